@@ -1,0 +1,205 @@
+"""Element types: their names, NumPy equivalents and promotion rules.
+
+Input: anything a user may write for a dtype (``lm.float32``, ``"float32"``, ``np.float32``, ``float``).
+Output: one of the interned :class:`DType` records below, comparable with ``is``.
+Promotion follows the array-API standard; an integer with a float gives the float; Python scalars are weak.
+"""
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from lamella.errors import DTypeError
+
+__all__ = ["DType", "as_dtype", "default_float", "finfo", "iinfo", "promote", "promote_scalar"]
+
+
+class DType:
+    """One element type. Instances are interned: compare with ``is`` (``==`` also accepts NumPy dtypes).
+
+    ``kind`` is one of ``"b"`` (bool), ``"i"``, ``"u"`` (integers), ``"f"`` (floating point).
+    """
+
+    __slots__ = ("bits", "itemsize", "kind", "name", "numpy")
+
+    def __init__(self, name: str, kind: str, numpy_type: np.dtype[np.generic]) -> None:
+        self.name: Final = name
+        self.kind: Final = kind
+        self.numpy: Final = numpy_type
+        self.itemsize: Final[int] = numpy_type.itemsize
+        self.bits: Final[int] = numpy_type.itemsize * 8
+
+    def __repr__(self) -> str:
+        return f"lamella.{self.name}"
+
+    def __hash__(self) -> int:
+        return hash(self.numpy)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if isinstance(other, DType) or other is None:
+            return False
+        try:
+            return bool(self.numpy == np.dtype(other))  # type: ignore[call-overload]
+        except TypeError:
+            return False
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return as_dtype, (self.name,)
+
+    @property
+    def is_floating(self) -> bool:
+        """Whether the type is a floating-point type."""
+        return self.kind == "f"
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether the type is a signed or unsigned integer (not bool)."""
+        return self.kind in "iu"
+
+
+def _bfloat16() -> np.dtype[np.generic]:
+    import ml_dtypes
+
+    return np.dtype(ml_dtypes.bfloat16)
+
+
+bool_ = DType("bool", "b", np.dtype(np.bool_))
+int8 = DType("int8", "i", np.dtype(np.int8))
+int16 = DType("int16", "i", np.dtype(np.int16))
+int32 = DType("int32", "i", np.dtype(np.int32))
+int64 = DType("int64", "i", np.dtype(np.int64))
+uint8 = DType("uint8", "u", np.dtype(np.uint8))
+uint16 = DType("uint16", "u", np.dtype(np.uint16))
+uint32 = DType("uint32", "u", np.dtype(np.uint32))
+uint64 = DType("uint64", "u", np.dtype(np.uint64))
+float16 = DType("float16", "f", np.dtype(np.float16))
+bfloat16 = DType("bfloat16", "f", _bfloat16())
+float32 = DType("float32", "f", np.dtype(np.float32))
+float64 = DType("float64", "f", np.dtype(np.float64))
+
+ALL: Final = (
+    bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64,
+    float16, bfloat16, float32, float64,
+)  # fmt: skip
+INTEGERS: Final = tuple(d for d in ALL if d.is_integer)
+FLOATS: Final = tuple(d for d in ALL if d.is_floating)
+
+_BY_NAME: Final = {d.name: d for d in ALL} | {
+    "half": float16, "float": float32, "double": float64, "long": int64, "int": int64,
+}  # fmt: skip
+_BY_NUMPY: Final = {d.numpy: d for d in ALL}
+_BY_PYTHON: Final[dict[type, DType]] = {bool: bool_, int: int64, float: float32}
+
+
+def as_dtype(value: object) -> DType:
+    """Return the :class:`DType` that ``value`` names.
+
+    Args:
+        value: a ``DType``, a name, a NumPy dtype or scalar type, or ``bool`` / ``int`` / ``float``
+            (int64 and float32 for the last two).
+
+    Raises:
+        DTypeError: if it names no supported element type.
+
+    >>> as_dtype("float32"), as_dtype(np.int8)
+    (lamella.float32, lamella.int8)
+    """
+    if isinstance(value, DType):
+        return value
+    if isinstance(value, str) and value in _BY_NAME:
+        return _BY_NAME[value]
+    if isinstance(value, type) and value in _BY_PYTHON:
+        return _BY_PYTHON[value]
+    try:
+        found = _BY_NUMPY.get(np.dtype(value))  # type: ignore[call-overload]
+    except TypeError:
+        found = None
+    if found is None:
+        raise DTypeError(
+            f"[dtype] {value!r} is not a supported element type; "
+            f"choose one of {', '.join(d.name for d in ALL)}"
+        )
+    return found
+
+
+def default_float() -> DType:
+    """The type of floating-point results that no operand decides: float32."""
+    return float32
+
+
+_RANK: Final = {"b": 0, "u": 1, "i": 1, "f": 2}
+
+
+def _promote(a: DType, b: DType) -> DType:
+    if a is b:
+        return a
+    if _RANK[a.kind] != _RANK[b.kind]:
+        return a if _RANK[a.kind] > _RANK[b.kind] else b
+    if a.kind == b.kind:
+        if a.bits == b.bits:  # float16 with bfloat16
+            return float32
+        return a if a.bits > b.bits else b
+    signed, unsigned = (a, b) if a.kind == "i" else (b, a)
+    if signed.bits > unsigned.bits:
+        return signed
+    if unsigned.bits == 64:
+        raise DTypeError(
+            f"[promote] {signed.name} with uint64: no integer type holds both; "
+            "cast one of them with .astype(...)"
+        )
+    return _BY_NAME[f"int{unsigned.bits * 2}"]
+
+
+_PROMOTED: Final[dict[tuple[DType, DType], DType]] = {}
+
+
+def promote(a: DType, b: DType) -> DType:
+    """The element type of a result computed from ``a`` and ``b`` (array-API promotion).
+
+    Raises:
+        DTypeError: for a signed integer with uint64, which no type holds.
+
+    >>> promote(int8, uint8), promote(int32, float32), promote(float16, bfloat16)
+    (lamella.int16, lamella.float32, lamella.float32)
+    """
+    found = _PROMOTED.get((a, b))
+    if found is None:
+        found = _PROMOTED[a, b] = _promote(a, b)
+    return found
+
+
+def promote_scalar(dtype: DType, scalar: bool | int | float) -> DType:
+    """The type of a result of a tensor of ``dtype`` with a Python scalar, which is weak.
+
+    >>> promote_scalar(float16, 2.5), promote_scalar(int32, 2.5), promote_scalar(bool_, 1)
+    (lamella.float16, lamella.float32, lamella.int64)
+    """
+    kind = type(scalar)
+    if kind is float:
+        return dtype if dtype.kind == "f" else float32
+    if kind is int:
+        return int64 if dtype.kind == "b" else dtype
+    return dtype
+
+
+def finfo(dtype: object) -> object:
+    """Machine limits of a floating-point type, as ``numpy.finfo`` gives them.
+
+    >>> finfo("float32").bits
+    32
+    """
+    import ml_dtypes
+
+    return ml_dtypes.finfo(as_dtype(dtype).numpy)
+
+
+def iinfo(dtype: object) -> object:
+    """Machine limits of an integer type, as ``numpy.iinfo`` gives them.
+
+    >>> iinfo("int8").max
+    127
+    """
+    return np.iinfo(as_dtype(dtype).numpy)

@@ -1,0 +1,72 @@
+"""Every exception Lamella raises, and the form of their messages.
+
+A message reads ``[op] what happened (shapes, dtypes), why it is not allowed, how to fix it``. User errors are also
+the builtin kind a reader expects (ValueError, TypeError, IndexError); faults at run time and internal errors are apart.
+"""
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = [
+    "CompilerError", "DTypeError", "FileFormatError", "LamellaError", "LamellaIndexError", "MissingRuleError",
+    "OptionError", "OutOfMemoryError", "ShapeError", "TraceError", "did_you_mean",
+]  # fmt: skip
+
+
+class LamellaError(Exception):
+    """The base of every error raised on purpose by Lamella."""
+
+
+class ShapeError(LamellaError, ValueError):
+    """Shapes or axes that do not fit the operation."""
+
+
+class DTypeError(LamellaError, TypeError):
+    """An element type the operation does not take."""
+
+
+class LamellaIndexError(LamellaError, IndexError):
+    """An index outside its axis."""
+
+
+class OptionError(LamellaError, ValueError):
+    """An option, name or value that is not one of those allowed."""
+
+
+class FileFormatError(LamellaError, ValueError):
+    """A file that is truncated, damaged, hostile or of another format."""
+
+
+class TraceError(LamellaError, RuntimeError):
+    """Something a traced function did that a compiled program cannot repeat faithfully."""
+
+
+class MissingRuleError(LamellaError, NotImplementedError):
+    """A primitive without the rule a transformation needs."""
+
+    def __init__(self, op: str, transform: str, method: str) -> None:
+        super().__init__(
+            f"[{op}] has no rule for {transform}, so the result would be wrong if it went on; "
+            f"write {method} in the primitive's class, or keep {op} outside {transform}"
+        )
+
+
+class OutOfMemoryError(LamellaError, MemoryError):
+    """A program whose plan needs more memory than there is."""
+
+
+class CompilerError(LamellaError, RuntimeError):
+    """An internal fault of the compiler: never the user's mistake, always worth reporting."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A sentence naming the closest of ``known`` and the whole list, for messages about unknown names.
+
+    >>> did_you_mean("relu6x", ["relu", "relu6"])
+    "did you mean 'relu6'? Known: relu, relu6"
+    """
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"{hint}Known: {', '.join(names)}"
