@@ -80,8 +80,14 @@ class Dim:
     def __floordiv__(self, other: Size) -> Size:
         return _divide(self, other)
 
+    def __rfloordiv__(self, other: Size) -> Size:
+        return _divide(other, self)
+
     def __mod__(self, other: Size) -> Size:
         return self - _divide(self, other) * other
+
+    def __rmod__(self, other: Size) -> Size:
+        return other - _divide(other, self) * self
 
     def __int__(self) -> int:
         raise ShapeError(
