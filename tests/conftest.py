@@ -1,0 +1,48 @@
+"""What every test shares: hypothesis profiles, a program cache of the session's own, the ``--quick`` switch."""
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "quick", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile(
+    "thorough", max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+# The user's own program cache must neither help the tests nor be filled by them; workers of one session share a folder.
+_OWN_CACHE: Path | None = None
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    _OWN_CACHE = Path(tempfile.mkdtemp(prefix="lamella-tests-"))
+    os.environ["LAMELLA_CACHE_DIR"] = str(_OWN_CACHE)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="skip the tests marked slow")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--quick"):
+        return
+    skip = pytest.mark.skip(reason="slow, and --quick was given")
+    for item in items:
+        if item.get_closest_marker("slow"):
+            item.add_marker(skip)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if _OWN_CACHE is not None:
+        shutil.rmtree(_OWN_CACHE, ignore_errors=True)
+
+
+@pytest.fixture
+def root() -> Path:
+    """The root of the repository."""
+    return Path(__file__).resolve().parent.parent

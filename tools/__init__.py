@@ -1,0 +1,1 @@
+"""Programs for people who work on Lamella: executed documentation, the support table, the API reference."""
