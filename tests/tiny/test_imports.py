@@ -1,10 +1,11 @@
 """What ``import lamella`` loads, and that every public name is there."""
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import lamella as lm
 
@@ -35,5 +36,6 @@ def test_every_public_name_is_there() -> None:
     assert set(lm.__all__) <= set(dir(lm))
 
 
-def test_version_is_stated_once() -> None:
-    assert lm.__version__ == importlib.metadata.version("lamella")
+def test_versions_agree(root: Path) -> None:
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert lm.__version__ == project["version"]
