@@ -45,18 +45,17 @@ def parts(value: Expr | Size) -> tuple[Size, Terms]:
     return 0, {value: 1}
 
 
-_TEXT: dict[Expr, str] = {}
-
-
 def _text(term: Expr) -> str:
+    """Sorts terms: variables by name, quotients and remainders by their text, the rest after them as they come."""
     if isinstance(term, Var):
         return term.name
-    found = _TEXT.get(term)
-    if found is None:
-        if len(_TEXT) > 10_000:
-            _TEXT.clear()
-        found = _TEXT[term] = "~" + repr(term)
-    return found
+    if isinstance(term, Linear):
+        return "+".join(f"{c}*{_text(t)}" for c, t in term.terms) + f"+{term.const}"
+    if isinstance(term, Const):
+        return str(term.value)
+    if isinstance(term, Apply) and term.op in ("floordiv", "mod"):
+        return f"~{term.op}({_text(term.args[0])},{_text(term.args[1])})"
+    return "~~" + (term.op if isinstance(term, Apply) else type(term).__name__)
 
 
 def _order(item: tuple[Size, Expr]) -> str:

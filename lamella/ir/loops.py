@@ -88,13 +88,34 @@ class Read:
     dtype: DType
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Apply:
-    """``op(*args)`` with a result of ``dtype``; ``op`` is a key of ``APPLY_OPS``, which states the meaning."""
+    """``op(*args)`` with a result of ``dtype``; ``op`` is a key of ``APPLY_OPS``, which states the meaning.
+
+    The hash is kept, because expressions share their parts and a walk of the tree can be exponential in the DAG.
+    """
 
     op: str
     args: tuple[Expr, ...]
     dtype: DType
+    _hash: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.op, self.args, self.dtype)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return (
+            isinstance(other, Apply)
+            and self._hash == other._hash
+            and self.op == other.op
+            and self.dtype is other.dtype
+            and self.args == other.args
+        )
 
 
 Expr = Var | Const | Param | Linear | Load | Read | Apply
