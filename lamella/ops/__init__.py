@@ -1,0 +1,14 @@
+"""Every primitive's builder, and what is composed of them: the vocabulary of graphs.
+
+Builders take and return nodes; they check shapes and dtypes and do not promote. Import this module as
+``from lamella import ops`` and write ``ops.add(a, b)``; each module below lists its names in ``__all__``.
+"""
+# ruff: noqa: F403, I001
+# The order matters: a module may use those above it while it is imported, all others when it runs.
+from lamella.ops.leaf import *
+from lamella.ops.arithmetic import *
+from lamella.ops.comparison import *
+from lamella.ops.convert import *
+
+# -- movement, indexing, contraction, convolution, windows, random ----------------------------------
+from lamella.ops.movement import *

@@ -1,35 +1,42 @@
 """What a primitive is: one class with every rule inside.
 
-A primitive is a frozen dataclass; its fields are its static parameters (axes, flags; never sizes, which live in
-``Node.shape``). One class gives the type rule, the reference meaning in NumPy, the derivative, the batching rule, the lowering to loop IR
-and test samples. Rules that can be derived are: an elementwise operation gives ``partials``; a linear one gives ``transpose``; a
-missing rule raises :class:`MissingRuleError` naming the method to write.
+A primitive is a frozen dataclass; its fields are its static parameters (axes, flags; never sizes,
+which live in ``Node.shape``). One class gives the type rule, the reference meaning in NumPy, the
+derivative, the batching rule, the lowering to loop IR and test samples. Rules that can be derived
+are given by the bases in ``lamella.ops.families`` (elementwise, linear, movement, multilinear).
+A missing rule raises :class:`MissingRuleError` naming the method to write.
 
 Conventions for rules on nodes:
-- Builders (``ops.add`` …, one per primitive, beside its class) check their arguments and make the node; inside rules call builders.
-- Batching always has the batch axis first: a batched argument has one more leading axis, so does the result.
+- Builders (``ops.add`` …, one per primitive, beside its class) check their arguments and make the
+  node; inside rules call builders.
+- A cotangent or tangent has exactly the shape and dtype of what it belongs to.
+- Batching always has the batch axis first: a batched argument has one more leading axis, so does
+  the result.
 - An elementwise input has the shape of the result, or is 0-d; nothing else broadcasts implicitly.
+- float16 and bfloat16 arithmetic is float32 arithmetic rounded at the end.
 """
 from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from lamella.dtypes import DType
 from lamella.errors import MissingRuleError
+from lamella.ir.dim import Shape, Size
 from lamella.ir.loops import Const, Expr, Stmt
 from lamella.ir.node import Node
 
-if TYPE_CHECKING:
-    from lamella.dtypes import DType
+__all__ = [
+    "PRIMITIVES", "Array", "Element", "Index", "KernelWriter", "Kind", "Needs", "Primitive",
+    "Sample",
+]  # fmt: skip
 
-__all__ = ["PRIMITIVES", "Array", "Element", "Index", "KernelWriter", "Primitive", "Sample"]
-
-Array = npt.NDArray[np.generic]
+Array = npt.NDArray[Any]
 Index = tuple[Expr, ...]
 Kind = Literal["leaf", "elementwise", "movement", "reduction", "contraction", "kernel"]
 Needs = tuple[bool, ...]
@@ -39,7 +46,7 @@ class Element(Protocol):
     """An input seen as a function from indices to scalars, while a kernel is being written."""
 
     @property
-    def shape(self) -> tuple[object, ...]:
+    def shape(self) -> Shape:
         """The input's shape."""
 
     @property
@@ -50,13 +57,13 @@ class Element(Protocol):
         """The element at ``index`` (one int64 expression per axis, each inside its axis)."""
 
     def guarded(self, condition: Expr, index: Index, fill: Expr) -> Expr:
-        """The element at ``index`` where ``condition`` holds, else ``fill``; no memory is touched where it does not."""
+        """The element at ``index`` where ``condition`` holds, else ``fill``, not touching memory."""
 
 
 class KernelWriter(Protocol):
     """What a primitive of kind "kernel" writes its loop nest with."""
 
-    def var(self, name: str, extent: object) -> Expr:
+    def var(self, name: str, extent: Size) -> Expr:
         """A new loop variable with a unique name."""
 
     def temporary(self, name: str) -> str:
@@ -71,18 +78,47 @@ class KernelWriter(Protocol):
 
 @dataclass(frozen=True)
 class Sample:
-    """One generated test: input arrays' shapes and dtypes, how to draw them, and how exact the result must be."""
+    """One generated test: shapes and dtypes of inputs, how to draw them, how exact the result is.
+
+    ``build`` takes the input nodes and returns the node under test. The sample runs once per dtype
+    of ``dtypes``, used for every input that ``input_dtypes`` does not fix. ``draw(rng, shape, dtype,
+    position)`` replaces the uniform draw from ``low`` to ``high``. ``rtol`` None: from the dtype
+    (float64 1e-12, float32 2e-6, float16 2e-3, bfloat16 2e-2; integers exact).
+    """
 
     shapes: tuple[tuple[int, ...], ...]
-    build: Callable[..., Node]  # takes the input nodes, returns the node under test
-    dtypes: tuple[DType, ...]  # the sample runs once per dtype (used for every input unless ``input_dtypes``)
-    input_dtypes: tuple[DType | None, ...] | None = None  # None: the sample's dtype
+    build: Callable[..., Node]
+    dtypes: tuple[DType, ...]
+    input_dtypes: tuple[DType | None, ...] | None = None
     low: float = -2.0
     high: float = 2.0
-    draw: Callable[[np.random.Generator, tuple[int, ...], DType, int], Array] | None = None  # (rng, shape, dtype, position)
-    rtol: float | None = None  # None: from the dtype (float64 1e-12, float32 2e-6, float16 2e-3, bfloat16 2e-2; integers exact)
+    draw: Callable[[np.random.Generator, tuple[int, ...], DType, int], Array] | None = None
+    rtol: float | None = None
     differentiable: bool = True  # at these inputs
     note: str = ""
+
+    def arrays(self, dtype: DType, rng: np.random.Generator) -> list[Array]:
+        """Input arrays for a run with ``dtype``."""
+        fixed = self.input_dtypes or (None,) * len(self.shapes)
+        drawn = []
+        for position, (shape, own) in enumerate(zip(self.shapes, fixed, strict=True)):
+            kind = own or dtype
+            if self.draw is not None:
+                drawn.append(np.asarray(self.draw(rng, shape, kind, position)).astype(kind.numpy))
+            else:
+                drawn.append(_uniform(rng, shape, kind, self.low, self.high))
+        return drawn
+
+
+def _uniform(
+    rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, low: float, high: float
+) -> Array:
+    if dtype.kind == "b":
+        return np.asarray(rng.random(shape) < 0.5)
+    if dtype.kind == "f":
+        return np.asarray(rng.uniform(low, high, shape)).astype(dtype.numpy)
+    first, last = (-9, 9) if dtype.kind == "i" else (0, 9)
+    return np.asarray(rng.integers(max(first, int(low) * 5), last, shape)).astype(dtype.numpy)
 
 
 PRIMITIVES: dict[str, type[Primitive]] = {}
@@ -90,72 +126,78 @@ PRIMITIVES: dict[str, type[Primitive]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Primitive(ABC):
-    """The base of all primitives. ``name`` and ``kind`` are class attributes; see the module for the conventions."""
+    """The base of all primitives. ``name`` and ``kind`` are class attributes; see the module."""
 
     name: ClassVar[str] = ""
     kind: ClassVar[Kind] = "elementwise"
     cost: ClassVar[int] = 1  # scalar operations per element (elementwise); decides inlining
-    differentiable: ClassVar[bool] = True  # False: derivative is zero everywhere it exists (comparison, floor, argmax …)
-    linear: ClassVar[bool] = False  # linear in its inputs together (transpose serves vjp; the op itself serves jvp)
+    differentiable: ClassVar[bool] = True  # False: zero wherever it exists (comparison, floor …)
+    linear: ClassVar[bool] = False  # linear in all its floating inputs together
 
     def __init_subclass__(cls, **kwargs: object) -> None:
-        # dataclass(slots=True) makes the class a second time: the later one, which users see, replaces the earlier.
+        # dataclass(slots=True) makes the class a second time: the later one, which users see,
+        # replaces the earlier.
         super(Primitive, cls).__init_subclass__(**kwargs)
         if cls.name:
             PRIMITIVES[cls.name] = cls
 
-    # -- meaning -------------------------------------------------------------------------------------------------------
+    # -- meaning ----------------------------------------------------------------------------------
     def check(self, node: Node) -> None:
-        """Raise ShapeError or DTypeError unless ``node``'s shape and dtype follow from its inputs and this primitive."""
+        """Raise ShapeError or DTypeError unless ``node`` fits its inputs and this primitive."""
         raise MissingRuleError(self.name, "verification", "check")
 
     def reference(self, *arrays: Array, shape: tuple[int, ...], dtype: DType) -> Array:
-        """The meaning, in NumPy: the value of a node of this ``shape`` and ``dtype`` on these inputs."""
+        """The meaning, in NumPy: the value of a node of this ``shape`` and ``dtype``."""
         raise MissingRuleError(self.name, "interpretation", "reference")
 
-    # -- derivatives ---------------------------------------------------------------------------------------------------
+    # -- derivatives ------------------------------------------------------------------------------
     def partials(self, node: Node) -> Sequence[Node | None]:
         """Elementwise: the derivative of the result by each input, as nodes (None: zero)."""
         raise MissingRuleError(self.name, "differentiation", "partials")
 
     def transpose(self, node: Node, cotangent: Node, needs: Needs) -> Sequence[Node | None]:
-        """Linear (or linear in each input by itself): the cotangent of each input that ``needs`` asks for."""
+        """Linear (or linear in each input by itself): the cotangent of each input in ``needs``."""
         raise MissingRuleError(self.name, "reverse-mode differentiation", "transpose or vjp")
 
     def vjp(self, node: Node, cotangent: Node, needs: Needs) -> Sequence[Node | None]:
-        """The cotangent of each input that ``needs`` asks for, from that of the result; None is zero."""
+        """The cotangent of each input that ``needs`` asks for; None is zero."""
         raise MissingRuleError(self.name, "reverse-mode differentiation", "vjp")
 
     def jvp(self, node: Node, tangents: Sequence[Node | None]) -> Node | None:
         """The tangent of the result from those of the inputs; None is zero."""
         raise MissingRuleError(self.name, "forward-mode differentiation", "jvp")
 
-    # -- batching ------------------------------------------------------------------------------------------------------
-    def batch(self, node: Node, args: Sequence[Node], batched: Needs, size: object) -> Node:
-        """The node applied along a new leading axis of ``size``; ``args[i]`` has that axis where ``batched[i]``."""
+    # -- batching ---------------------------------------------------------------------------------
+    def batch(self, node: Node, args: Sequence[Node], batched: Needs, size: Size) -> Node:
+        """The node applied along a new leading axis of ``size``, which ``batched`` args have."""
         raise MissingRuleError(self.name, "vmap", "batch")
 
-    # -- lowering ------------------------------------------------------------------------------------------------------
+    # -- lowering ---------------------------------------------------------------------------------
     def element(self, node: Node, args: Sequence[Element], index: Index) -> Expr:
-        """Elementwise and movement: the element of the result at ``index``."""
+        """Elementwise, movement and iota: the element of the result at ``index``."""
         raise MissingRuleError(self.name, "compilation", "element")
 
     def fold(self, node: Node) -> tuple[str, Const]:
-        """Reductions: the accumulation op (of ``ir.loops.ACCUMULATE_OPS``) and its identity."""
+        """Reductions: the op (of ``ir.loops.ACCUMULATE_OPS``) and its identity.
+
+        The identity's dtype is that of the accumulator (float32 for float16 and bfloat16): elements
+        are cast to it, and the total is cast to the node's dtype. For argmax and argmin it is the
+        value's identity; the index accumulator starts at the largest int64.
+        """
         raise MissingRuleError(self.name, "compilation", "fold")
 
-    def grid(self, node: Node) -> tuple[object, ...]:
+    def grid(self, node: Node) -> Shape:
         """Kernels: the sizes whose product is the number of independent iterations."""
         raise MissingRuleError(self.name, "compilation", "grid")
 
-    def kernel(self, node: Node, args: Sequence[Element], at: Index, out: KernelWriter) -> list[Stmt]:
+    def kernel(
+        self, node: Node, args: Sequence[Element], at: Index, out: KernelWriter
+    ) -> list[Stmt]:
         """Kernels: the statements of the grid iteration ``at`` (one index per size of ``grid``)."""
         raise MissingRuleError(self.name, "compilation", "kernel")
 
-    # -- tests and documentation ---------------------------------------------------------------------------------------
+    # -- tests and documentation ------------------------------------------------------------------
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Inputs that exercise every parameter; the generated tests and the support table come from them."""
+        """Inputs that exercise every parameter; generated tests and docs come from them."""
         yield from ()
-
-

@@ -1,0 +1,514 @@
+"""Arithmetic, elementwise: add to pow, absolute value, maximum, minimum, and what they compose.
+
+Input: nodes of one dtype (no promotion), shapes that broadcast. Output: a node of that dtype. Integers
+wrap; integer division and remainder by zero give 0. Where a derivative does not exist: that of
+``abs`` at 0 is 0, and ``maximum`` and ``minimum`` of equal numbers share it half and half.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from lamella import ops
+from lamella.dtypes import ALL, FLOATS, INTEGERS, DType
+from lamella.ir.loops import Expr, apply
+from lamella.ir.node import Node
+from lamella.ops.base import Array, Needs, Sample
+from lamella.ops.families import Elementwise, elementwise, unbroadcast
+from lamella.ops.leaf import Constant, constant
+from lamella.ops.sampling import binary, unary
+
+__all__ = [
+    "Abs", "Add", "Divide", "FloorDivide", "Maximum", "Minimum", "Multiply", "Negative", "Pow",
+    "Remainder", "Sign", "Subtract", "abs", "add", "div", "divide", "floor_divide", "maximum",
+    "minimum", "mul", "multiply", "neg", "negative", "pow", "reciprocal", "remainder", "sign",
+    "square", "sub", "subtract",
+]  # fmt: skip
+
+NUMBERS = (*INTEGERS, *FLOATS)
+
+
+def like(x: Node, value: float) -> Node:
+    """A 0-d constant of ``x``'s dtype."""
+    return constant(value, x.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Add(Elementwise):
+    """a + b."""
+
+    name: ClassVar[str] = "add"
+    kinds: ClassVar[str] = "iuf"
+    loop_op: ClassVar[str] = "add"
+    linear: ClassVar[bool] = True
+    compute = staticmethod(np.add)
+
+    def partials(self, node: Node) -> Sequence[Node | None]:
+        """1, 1."""
+        return like(node, 1), like(node, 1)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """All numbers."""
+        yield from binary(add, NUMBERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Subtract(Elementwise):
+    """a - b."""
+
+    name: ClassVar[str] = "subtract"
+    kinds: ClassVar[str] = "iuf"
+    loop_op: ClassVar[str] = "sub"
+    linear: ClassVar[bool] = True
+    compute = staticmethod(np.subtract)
+
+    def partials(self, node: Node) -> Sequence[Node | None]:
+        """1, -1."""
+        return like(node, 1), like(node, -1)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """All numbers."""
+        yield from binary(subtract, NUMBERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Multiply(Elementwise):
+    """a * b."""
+
+    name: ClassVar[str] = "multiply"
+    kinds: ClassVar[str] = "iuf"
+    loop_op: ClassVar[str] = "mul"
+    compute = staticmethod(np.multiply)
+
+    def partials(self, node: Node) -> Sequence[Node | None]:
+        """b, a."""
+        return node.inputs[1], node.inputs[0]
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """All numbers."""
+        yield from binary(multiply, NUMBERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Divide(Elementwise):
+    """a / b, floating point."""
+
+    name: ClassVar[str] = "divide"
+    loop_op: ClassVar[str] = "div"
+    cost: ClassVar[int] = 4
+    compute = staticmethod(np.divide)
+
+    def partials(self, node: Node) -> Sequence[Node | None]:
+        """1/b, -(a/b)/b."""
+        b = node.inputs[1]
+        return divide(like(node, 1), b), negative(divide(node, b))
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Divisors away from 0, and special values."""
+        yield from binary(divide, FLOATS, low=0.5, high=2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class FloorDivide(Elementwise):
+    """floor(a / b); integers: 0 where b is 0."""
+
+    name: ClassVar[str] = "floor_divide"
+    kinds: ClassVar[str] = "iuf"
+    loop_op: ClassVar[str] = "floordiv"
+    cost: ClassVar[int] = 8
+    differentiable: ClassVar[bool] = False
+
+    @staticmethod
+    def compute(a: Array, b: Array) -> Array:
+        """``floor(a / b)``, exactly as the loop IR defines it."""
+        return np.asarray(np.floor(a / b) if a.dtype.kind == "f" else np.floor_divide(a, b))
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """All numbers, zero divisors included."""
+        yield from binary(floor_divide, NUMBERS, differentiable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Remainder(Elementwise):
+    """a - floor(a / b) * b, with the sign of b; integers: 0 where b is 0."""
+
+    name: ClassVar[str] = "remainder"
+    kinds: ClassVar[str] = "iuf"
+    loop_op: ClassVar[str] = "mod"
+    cost: ClassVar[int] = 8
+
+    @staticmethod
+    def compute(a: Array, b: Array) -> Array:
+        """``a - floor(a / b) * b``, exactly as the loop IR defines it."""
+        return np.asarray(a - np.floor(a / b) * b if a.dtype.kind == "f" else np.remainder(a, b))
+
+    def partials(self, node: Node) -> Sequence[Node | None]:
+        """1, -floor(a/b)."""
+        return like(node, 1), negative(floor_divide(*node.inputs))
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """All numbers, both signs."""
+        yield from binary(remainder, INTEGERS)
+        for shapes in (((17,), (17,)), ((), (5,)), ((2, 3), ())):
+            yield Sample(shapes, remainder, FLOATS, draw=_apart, rtol=2e-2)
+
+
+def _apart(
+    rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, position: int
+) -> Array:
+    """Dividends and divisors whose quotient stays between two integers."""
+    signs = rng.choice([-1.0, 1.0], shape)
+    return signs * rng.uniform(*((3.7, 3.9), (1.1, 1.2))[position], shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Negative(Elementwise):
+    """-a; unsigned integers wrap."""
+
+    name: ClassVar[str] = "negative"
+    kinds: ClassVar[str] = "iuf"
+    loop_op: ClassVar[str] = "neg"
+    linear: ClassVar[bool] = True
+    compute = staticmethod(np.negative)
+
+    def partials(self, node: Node) -> Sequence[Node | None]:
+        """-1."""
+        return (like(node, -1),)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """All numbers."""
+        yield from unary(negative, NUMBERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Abs(Elementwise):
+    """|a|; derivative 0 at 0."""
+
+    name: ClassVar[str] = "abs"
+    kinds: ClassVar[str] = "iuf"
+    loop_op: ClassVar[str] = "abs"
+    compute = staticmethod(np.abs)
+
+    def partials(self, node: Node) -> Sequence[Node | None]:
+        """sign(a)."""
+        return (sign(node.inputs[0]),)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """All numbers."""
+        yield from unary(abs, NUMBERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Sign(Elementwise):
+    """-1, 0 or 1; nan for nan, keeps -0.0."""
+
+    name: ClassVar[str] = "sign"
+    kinds: ClassVar[str] = "iuf"
+    loop_op: ClassVar[str] = "sign"
+    cost: ClassVar[int] = 3
+    differentiable: ClassVar[bool] = False
+
+    @staticmethod
+    def compute(a: Array) -> Array:
+        """``np.sign`` that keeps -0.0."""
+        return np.where(a == 0, a, np.sign(a))
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """All numbers."""
+        yield from unary(sign, NUMBERS, differentiable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Maximum(Elementwise):
+    """The larger, nan if either is nan; equal numbers share the derivative half and half."""
+
+    name: ClassVar[str] = "maximum"
+    kinds: ClassVar[str] = "biuf"
+    compute = staticmethod(np.maximum)
+
+    def partials(self, node: Node) -> Sequence[Node | None]:
+        """1 for the larger, 0 for the smaller, a half each for equals."""
+        a, b = node.inputs
+        return _chosen(a, b), _chosen(b, a)
+
+    def expr(self, node: Node, values: Sequence[Expr]) -> Expr:
+        """``max``; ``or`` for bool."""
+        return apply("or" if node.dtype.kind == "b" else "max", *values)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """All dtypes."""
+        yield from binary(maximum, ALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Minimum(Elementwise):
+    """The smaller, nan if either is nan; equal numbers share the derivative half and half."""
+
+    name: ClassVar[str] = "minimum"
+    kinds: ClassVar[str] = "biuf"
+    compute = staticmethod(np.minimum)
+
+    def partials(self, node: Node) -> Sequence[Node | None]:
+        """1 for the smaller, 0 for the larger, a half each for equals."""
+        a, b = node.inputs
+        return _chosen(b, a), _chosen(a, b)
+
+    def expr(self, node: Node, values: Sequence[Expr]) -> Expr:
+        """``min``; ``and`` for bool."""
+        return apply("and" if node.dtype.kind == "b" else "min", *values)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """All dtypes."""
+        yield from binary(minimum, ALL)
+
+
+def _chosen(a: Node, b: Node) -> Node:
+    """1 where a > b, 0 where a < b, else 1/2."""
+    half = ops.where(ops.less(a, b), like(a, 0), like(a, 0.5))
+    return ops.where(ops.greater(a, b), like(a, 1), half)
+
+
+@dataclass(frozen=True, slots=True)
+class Pow(Elementwise):
+    """a ** b; integers wrap, a negative integer exponent gives 0 (1 and -1 keep their powers)."""
+
+    name: ClassVar[str] = "pow"
+    kinds: ClassVar[str] = "iuf"
+    loop_op: ClassVar[str] = "pow"
+    cost: ClassVar[int] = 40
+
+    @staticmethod
+    def compute(a: Array, b: Array) -> Array:
+        """``np.power``, total for integers."""
+        return np.asarray(np.power(a, b)) if a.dtype.kind == "f" else _integer_power(a, b)
+
+    def vjp(self, node: Node, cotangent: Node, needs: Needs) -> Sequence[Node | None]:
+        """The partial by an exponent is only made when it is asked for: it takes a logarithm."""
+        found: list[Node | None] = [None, None]
+        for position, partial in enumerate((_by_base, _by_exponent)):
+            if needs[position]:
+                term = ops.multiply(cotangent, partial(node))
+                found[position] = unbroadcast(term, node.inputs[position])
+        return found
+
+    def partials(self, node: Node) -> Sequence[Node | None]:
+        """B * a ** (b - 1), a ** b * log(a); 0 where b == 0, and by b where a == 0."""
+        return _by_base(node), _by_exponent(node)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Positive bases; integer exponents with any base; integers."""
+        yield from binary(pow, FLOATS, low=0.5, high=2.0)
+        yield from binary(pow, INTEGERS)
+        for exponent in (0.0, 1.0, 2.0, 3.0, -2.0):
+            yield Sample(
+                ((7,),), lambda x, e=exponent: pow(x, like(x, e)), FLOATS, low=-2.0, high=-0.5,
+                note=f"negative base to {exponent}",
+            )  # fmt: skip
+
+
+def _by_base(node: Node) -> Node:
+    a, b = node.inputs
+    zero = ops.equal(b, like(b, 0))
+    # The exponent is replaced where the result is not used, so that no inf or nan arises there.
+    lower = ops.where(zero, like(b, 1), ops.subtract(b, like(b, 1)))
+    return ops.where(zero, like(b, 0), ops.multiply(b, ops.pow(a, lower)))
+
+
+def _by_exponent(node: Node) -> Node:
+    a = node.inputs[0]
+    zero = ops.equal(a, like(a, 0))
+    slope = ops.multiply(node, ops.log(ops.where(zero, like(a, 1), a)))
+    return ops.where(zero, like(a, 0), slope)
+
+
+def _integer_power(a: Array, b: Array) -> Array:
+    a, b = np.broadcast_arrays(a, b)
+    negative_exponent = b < 0
+    result = np.ones_like(a)
+    base, left = a.copy(), np.where(negative_exponent, b.dtype.type(0), b)
+    while np.any(left > 0):
+        result = np.where(left & 1, result * base, result)
+        base, left = base * base, left >> 1
+    unit = np.where(a == 1, a, np.where((a.astype(np.int64) == -1) & (a.dtype.kind == "i"),
+                                        np.where(b & 1, a, -a), np.zeros_like(a)))  # fmt: skip
+    return np.where(negative_exponent, unit, result).astype(a.dtype)
+
+
+_ADD, _SUB, _MUL, _DIV = Add(), Subtract(), Multiply(), Divide()
+_FLOORDIV, _MOD, _POW, _NEG = FloorDivide(), Remainder(), Pow(), Negative()
+_ABS, _SIGN, _MAX, _MIN = Abs(), Sign(), Maximum(), Minimum()
+
+
+def add(a: Node, b: Node) -> Node:
+    """A + b (for bool: or).
+
+    Raises:
+        DTypeError: if dtypes differ.
+        ShapeError: if shapes do not broadcast.
+
+    >>> from lamella.dtypes import float64
+    >>> add(constant(1, float64), constant(2, float64)).op
+    Add()
+    """
+    return ops.bitwise_or(a, b) if a.dtype.kind == "b" else elementwise(_ADD, a, b)
+
+
+def subtract(a: Node, b: Node) -> Node:
+    """A - b; errors as :func:`add`, and DTypeError for bool.
+
+    >>> from lamella.dtypes import float64
+    >>> subtract(constant(1, float64), constant(2, float64)).op
+    Subtract()
+    """
+    return elementwise(_SUB, a, b)
+
+
+def multiply(a: Node, b: Node) -> Node:
+    """A * b (for bool: and); a literal 1 or -1 gives the other operand or its negative.
+
+    >>> from lamella.dtypes import float64
+    >>> multiply(constant(3, float64), constant(1, float64)).op
+    Constant(value=3.0)
+    """
+    if a.dtype.kind == "b":
+        return ops.bitwise_and(a, b)
+    for factor, other in ((a, b), (b, a)):
+        if type(factor.op) is Constant and factor.dtype is other.dtype:
+            if factor.op.value == 1:
+                return other
+            if factor.op.value == -1:
+                return negative(other)
+    return elementwise(_MUL, a, b)
+
+
+def divide(a: Node, b: Node) -> Node:
+    """A / b for floating point (integers are cast first by the caller).
+
+    >>> from lamella.dtypes import float64
+    >>> divide(constant(1, float64), constant(2, float64)).op
+    Divide()
+    """
+    return elementwise(_DIV, a, b)
+
+
+def floor_divide(a: Node, b: Node) -> Node:
+    """floor(a / b); integers: 0 where b is 0.
+
+    >>> from lamella.dtypes import int32
+    >>> floor_divide(constant(7, int32), constant(2, int32)).op
+    FloorDivide()
+    """
+    return elementwise(_FLOORDIV, a, b)
+
+
+def remainder(a: Node, b: Node) -> Node:
+    """A - floor(a / b) * b; integers: 0 where b is 0.
+
+    >>> from lamella.dtypes import int32
+    >>> remainder(constant(7, int32), constant(2, int32)).op
+    Remainder()
+    """
+    return elementwise(_MOD, a, b)
+
+
+def negative(x: Node) -> Node:
+    """-x.
+
+    >>> from lamella.dtypes import int32
+    >>> negative(constant(7, int32)).op
+    Negative()
+    """
+    return elementwise(_NEG, x)
+
+
+def abs(x: Node) -> Node:
+    """|x|.
+
+    >>> from lamella.dtypes import int32
+    >>> abs(constant(-7, int32)).op
+    Abs()
+    """
+    return x if x.dtype.kind == "u" else elementwise(_ABS, x)
+
+
+def sign(x: Node) -> Node:
+    """-1, 0 or 1.
+
+    >>> from lamella.dtypes import int32
+    >>> sign(constant(-7, int32)).op
+    Sign()
+    """
+    return elementwise(_SIGN, x)
+
+
+def maximum(a: Node, b: Node) -> Node:
+    """The larger; nan if either is nan. Equal numbers share the derivative half and half.
+
+    >>> from lamella.dtypes import int32
+    >>> maximum(constant(1, int32), constant(2, int32)).op
+    Maximum()
+    """
+    return elementwise(_MAX, a, b)
+
+
+def minimum(a: Node, b: Node) -> Node:
+    """The smaller; nan if either is nan. Equal numbers share the derivative half and half.
+
+    >>> from lamella.dtypes import int32
+    >>> minimum(constant(1, int32), constant(2, int32)).op
+    Minimum()
+    """
+    return elementwise(_MIN, a, b)
+
+
+def pow(a: Node, b: Node) -> Node:
+    """A ** b; a literal exponent 1 or 2 gives ``a`` or ``a * a``.
+
+    >>> from lamella.dtypes import float64
+    >>> pow(constant(3, float64), constant(2, float64)).op
+    Multiply()
+    """
+    if type(b.op) is Constant and a.dtype is b.dtype and a.dtype.kind == "f":
+        if b.op.value == 1:
+            return a
+        if b.op.value == 2:
+            return multiply(a, a)
+    return elementwise(_POW, a, b)
+
+
+def square(x: Node) -> Node:
+    """X * x.
+
+    >>> from lamella.dtypes import float64
+    >>> square(constant(3, float64)).op
+    Multiply()
+    """
+    return multiply(x, x)
+
+
+def reciprocal(x: Node) -> Node:
+    """1 / x.
+
+    >>> from lamella.dtypes import float64
+    >>> reciprocal(constant(3, float64)).op
+    Divide()
+    """
+    return divide(like(x, 1), x)
+
+
+sub, mul, div, neg = subtract, multiply, divide, negative

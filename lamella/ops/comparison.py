@@ -1,0 +1,343 @@
+"""Comparison, selection and tests of floats, elementwise. Results are bool, except of ``where``.
+
+Input: nodes of one dtype, shapes that broadcast. Comparisons follow IEEE 754 (nan is unequal to all).
+``where`` passes no derivative to the branch not chosen, so a nan or inf there does no harm.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from lamella.dtypes import ALL, FLOATS, bool_
+from lamella.errors import DTypeError
+from lamella.ir.loops import Expr, apply
+from lamella.ir.node import Node, make
+from lamella.ops.base import Needs, Sample
+from lamella.ops.families import (
+    Elementwise,
+    broadcast,
+    broadcast_shapes,
+    check_fits,
+    elementwise,
+    to_shape,
+    unbroadcast,
+)
+from lamella.ops.leaf import constant
+from lamella.ops.sampling import SHAPES, binary, special, unary
+
+__all__ = [
+    "Equal", "IsFinite", "IsInf", "IsNan", "Less", "LessEqual", "NotEqual", "SignBit", "Where", "equal",
+    "greater", "greater_equal", "isfinite", "isinf", "isnan", "less", "less_equal", "not_equal",
+    "signbit", "where",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison(Elementwise):
+    """A relation of two values of one dtype."""
+
+    kinds: ClassVar[str] = "biuf"
+    predicate: ClassVar[bool] = True
+    differentiable: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class Equal(Comparison):
+    """a == b."""
+
+    name: ClassVar[str] = "equal"
+    loop_op: ClassVar[str] = "eq"
+    compute = staticmethod(np.equal)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """All dtypes."""
+        yield from binary(equal, ALL, differentiable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class NotEqual(Comparison):
+    """a != b, true for nan."""
+
+    name: ClassVar[str] = "not_equal"
+    loop_op: ClassVar[str] = "ne"
+    compute = staticmethod(np.not_equal)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """All dtypes."""
+        yield from binary(not_equal, ALL, differentiable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Less(Comparison):
+    """a < b."""
+
+    name: ClassVar[str] = "less"
+    loop_op: ClassVar[str] = "lt"
+    compute = staticmethod(np.less)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """All dtypes."""
+        yield from binary(less, ALL, differentiable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LessEqual(Comparison):
+    """a <= b."""
+
+    name: ClassVar[str] = "less_equal"
+    loop_op: ClassVar[str] = "le"
+    compute = staticmethod(np.less_equal)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """All dtypes."""
+        yield from binary(less_equal, ALL, differentiable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FloatTest(Elementwise):
+    """A property of a floating-point number."""
+
+    predicate: ClassVar[bool] = True
+    differentiable: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class IsNan(FloatTest):
+    """Whether a is nan."""
+
+    name: ClassVar[str] = "isnan"
+    loop_op: ClassVar[str] = "isnan"
+    compute = staticmethod(np.isnan)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Floats."""
+        yield from unary(isnan, FLOATS, differentiable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class IsInf(FloatTest):
+    """Whether a is infinite."""
+
+    name: ClassVar[str] = "isinf"
+    loop_op: ClassVar[str] = "isinf"
+    compute = staticmethod(np.isinf)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Floats."""
+        yield from unary(isinf, FLOATS, differentiable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class IsFinite(FloatTest):
+    """Whether a is neither infinite nor nan."""
+
+    name: ClassVar[str] = "isfinite"
+    loop_op: ClassVar[str] = "isfinite"
+    compute = staticmethod(np.isfinite)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Floats."""
+        yield from unary(isfinite, FLOATS, differentiable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SignBit(FloatTest):
+    """Whether a's sign bit is set (true for -0.0)."""
+
+    name: ClassVar[str] = "signbit"
+    loop_op: ClassVar[str] = "signbit"
+    compute = staticmethod(np.signbit)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Floats."""
+        yield from unary(signbit, FLOATS, differentiable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Where(Elementwise):
+    """b where a (bool) holds, else c."""
+
+    name: ClassVar[str] = "where"
+    kinds: ClassVar[str] = "biuf"
+    widens: ClassVar[bool] = False
+    loop_op: ClassVar[str] = "select"
+    compute = staticmethod(np.where)
+
+    def check(self, node: Node) -> None:
+        """A bool condition and two values of one dtype."""
+        _where_types(*node.inputs)
+        check_fits(node, broadcast_shapes(self.name, *(i.shape for i in node.inputs)),
+               node.inputs[1].dtype)  # fmt: skip
+
+    def vjp(self, node: Node, cotangent: Node, needs: Needs) -> Sequence[Node | None]:
+        """The cotangent where the input was chosen, else 0."""
+        condition, a, b = node.inputs
+        zero = constant(0, node.dtype)
+        by_a = where(condition, cotangent, zero) if needs[1] else None
+        by_b = where(condition, zero, cotangent) if needs[2] else None
+        return (
+            None,
+            None if by_a is None else unbroadcast(by_a, a),
+            None if by_b is None else unbroadcast(by_b, b),
+        )
+
+    def jvp(self, node: Node, tangents: Sequence[Node | None]) -> Node | None:
+        """The tangent of the input chosen."""
+        _, a, b = tangents
+        if a is None and b is None:
+            return None
+        zero = constant(0, node.dtype)
+        chosen = where(node.inputs[0], zero if a is None else a, zero if b is None else b)
+        return to_shape(chosen, node.shape)
+
+    def expr(self, node: Node, values: Sequence[Expr]) -> Expr:
+        """``select``."""
+        return apply("select", *values, dtype=node.dtype)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Each operand 0-d in turn, and nan in the branch not chosen."""
+        kinds = (bool_, None, None)
+        for shape in SHAPES:
+            yield Sample((shape,) * 3, where, ALL, kinds)
+        for shapes in (((), (5,), (5,)), ((5,), (), (5,)), ((5,), (5,), ()), ((2, 1), (3,), ())):
+            yield Sample(shapes, where, ALL, kinds)
+        yield Sample(((24,),) * 3, where, ALL, kinds, draw=special, differentiable=False,
+                     note="special values")  # fmt: skip
+
+
+def _where_types(condition: Node, a: Node, b: Node) -> None:
+    if condition.dtype is not bool_:
+        raise DTypeError(
+            f"[where] the condition is {condition.dtype.name}, not bool; compare it, for example "
+            "x != 0"
+        )
+    if a.dtype is not b.dtype:
+        raise DTypeError(
+            f"[where] the branches are {a.dtype.name} and {b.dtype.name}: a graph operation takes one "
+            "dtype; cast one with .astype(...)"
+        )
+
+
+_EQ, _NE, _LT, _LE = Equal(), NotEqual(), Less(), LessEqual()
+_ISNAN, _ISINF, _ISFINITE, _SIGNBIT = IsNan(), IsInf(), IsFinite(), SignBit()
+_WHERE = Where()
+
+
+def equal(a: Node, b: Node) -> Node:
+    """A == b -> bool.
+
+    >>> equal(constant(1.0, FLOATS[0]), constant(2.0, FLOATS[0])).dtype
+    lamella.bool
+    """
+    return elementwise(_EQ, a, b)
+
+
+def not_equal(a: Node, b: Node) -> Node:
+    """A != b -> bool, true for nan.
+
+    >>> not_equal(constant(1.0, FLOATS[0]), constant(2.0, FLOATS[0])).dtype
+    lamella.bool
+    """
+    return elementwise(_NE, a, b)
+
+
+def less(a: Node, b: Node) -> Node:
+    """A < b -> bool.
+
+    >>> less(constant(1.0, FLOATS[0]), constant(2.0, FLOATS[0])).dtype
+    lamella.bool
+    """
+    return elementwise(_LT, a, b)
+
+
+def less_equal(a: Node, b: Node) -> Node:
+    """A <= b -> bool.
+
+    >>> less_equal(constant(1.0, FLOATS[0]), constant(2.0, FLOATS[0])).dtype
+    lamella.bool
+    """
+    return elementwise(_LE, a, b)
+
+
+def greater(a: Node, b: Node) -> Node:
+    """A > b -> bool, as b < a.
+
+    >>> greater(constant(1.0, FLOATS[0]), constant(2.0, FLOATS[0])).op
+    Less()
+    """
+    return elementwise(_LT, b, a)
+
+
+def greater_equal(a: Node, b: Node) -> Node:
+    """A >= b -> bool, as b <= a.
+
+    >>> greater_equal(constant(1.0, FLOATS[0]), constant(2.0, FLOATS[0])).op
+    LessEqual()
+    """
+    return elementwise(_LE, b, a)
+
+
+def isnan(x: Node) -> Node:
+    """Whether x is nan.
+
+    >>> isnan(constant(1.0, FLOATS[0])).dtype
+    lamella.bool
+    """
+    return elementwise(_ISNAN, x)
+
+
+def isinf(x: Node) -> Node:
+    """Whether x is infinite.
+
+    >>> isinf(constant(1.0, FLOATS[0])).dtype
+    lamella.bool
+    """
+    return elementwise(_ISINF, x)
+
+
+def isfinite(x: Node) -> Node:
+    """Whether x is neither infinite nor nan.
+
+    >>> isfinite(constant(1.0, FLOATS[0])).dtype
+    lamella.bool
+    """
+    return elementwise(_ISFINITE, x)
+
+
+def signbit(x: Node) -> Node:
+    """Whether x's sign bit is set.
+
+    >>> signbit(constant(1.0, FLOATS[0])).dtype
+    lamella.bool
+    """
+    return elementwise(_SIGNBIT, x)
+
+
+def where(condition: Node, a: Node, b: Node) -> Node:
+    """A where ``condition`` (bool) holds, else b.
+
+    Raises:
+        DTypeError: if the condition is not bool or the dtypes of a and b differ.
+        ShapeError: if shapes do not broadcast.
+
+    >>> one = constant(1.0, FLOATS[0])
+    >>> where(equal(one, one), one, one).op
+    Where()
+    """
+    _where_types(condition, a, b)
+    args, shape = (condition, a, b), a.shape
+    if condition.shape != shape or b.shape != shape:
+        args, shape = broadcast("where", args)  # type: ignore[assignment]
+    return make(_WHERE, args, shape, a.dtype)
