@@ -12,3 +12,7 @@ from lamella.ops.convert import *
 
 # -- movement, indexing, contraction, convolution, windows, random ----------------------------------
 from lamella.ops.movement import *
+from lamella.ops.slicing import *
+from lamella.ops.joining import *
+from lamella.ops.gather import *
+from lamella.ops.scatter import *

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from lamella.dtypes import DType
 from lamella.errors import MissingRuleError
 from lamella.ir.dim import Shape, Size
-from lamella.ir.loops import Const, Expr, Stmt
+from lamella.ir.loops import Const, Expr, Stmt, Var
 from lamella.ir.node import Node
 
 __all__ = [
@@ -63,7 +63,7 @@ class Element(Protocol):
 class KernelWriter(Protocol):
     """What a primitive of kind "kernel" writes its loop nest with."""
 
-    def var(self, name: str, extent: Size) -> Expr:
+    def var(self, name: str, extent: Size) -> Var:
         """A new loop variable with a unique name."""
 
     def temporary(self, name: str) -> str:
