@@ -132,7 +132,7 @@ def from_numpy(array: np.ndarray) -> Buffer:
             "cannot be shared, because buffers are C-contiguous and in native byte order; "
             "pass np.ascontiguousarray(array)"
         )
-    return Buffer(array.ctypes.data, array.nbytes, array, False)
+    return Buffer(array.__array_interface__["data"][0], array.nbytes, array, False)
 
 
 def view(buffer: Buffer, offset: int, nbytes: int) -> Buffer:

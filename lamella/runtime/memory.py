@@ -105,7 +105,7 @@ def new_block(size: int) -> int:
 def _cut(size: int) -> int:
     """The next ``size`` bytes of the slab; what is left of a full slab is given up."""
     if _totals.slab + size > _totals.slab_end:
-        base = _take_pages(_SLAB)
+        base = _take_pages(_SLAB, _SLAB)
         _totals.slab, _totals.slab_end = base, base + _SLAB
     pointer = _totals.slab
     _totals.slab += size
@@ -116,7 +116,7 @@ def _map(size: int) -> int:
     """A mapping of its own, on a huge page if long; starts differ so that streams do not share cache sets."""
     huge = bool(config.huge_pages) and size >= 2 * _HUGE
     length = size + _COLOUR
-    base = _take_pages(length + (_HUGE if huge else 0))
+    base = _take_pages(length + (_HUGE if huge else 0), size)
     start = base
     if huge:
         start = (base + _HUGE - 1) & -_HUGE
@@ -130,8 +130,11 @@ def _map(size: int) -> int:
     return pointer
 
 
-def _take_pages(nbytes: int) -> int:
-    """Pages from the system, after a check and, if need be, after giving back all that is kept."""
+def _take_pages(length: int, nbytes: int) -> int:
+    """``length`` bytes of pages, ``nbytes`` of which will be touched and are accounted for.
+
+    Checked first; if need be, all that is kept for reuse is given back.
+    """
     limit = config.memory_limit << 20
     if limit and _totals.mapped + nbytes > limit:
         _trim(0)
@@ -144,10 +147,10 @@ def _take_pages(nbytes: int) -> int:
             available = os_host.available_memory() or 0
             if nbytes > available:
                 raise _refusal(nbytes, available, "the system")
-    pointer = os_host.map_pages(nbytes)
+    pointer = os_host.map_pages(length)
     if not pointer:
         _trim(0)
-        pointer = os_host.map_pages(nbytes)
+        pointer = os_host.map_pages(length)
     if not pointer:
         raise _refusal(nbytes, os_host.available_memory() or 0, "the system")
     _totals.mapped += nbytes
@@ -170,7 +173,7 @@ def _trim(target: int) -> None:
         while large and _totals.kept > target:
             base, length = _mappings.pop(large.pop())
             os_host.unmap_pages(base, length)
-            _totals.mapped -= length
+            _totals.mapped -= large.size
             _totals.kept -= large.size
 
 

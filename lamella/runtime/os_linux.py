@@ -2,7 +2,8 @@
 
 The same interface as os_macos and os_windows; ``os_host`` picks one. ``NATIVE_IR`` defines, for generated
 code, ``@os_wait(ptr %env, ptr %word, i32 %seen)`` (sleep while the word still reads ``seen``; may return
-early), ``@os_wake(ptr %env, ptr %word)`` (wake every sleeper) and ``i64 @os_clock(ptr %env)`` in units of
+early), ``@os_wake(ptr %env, ptr %word, i32 %count)`` (wake up to count
+sleepers) and ``i64 @os_clock(ptr %env)`` in units of
 ``CLOCK_NANOSECONDS``. ``native_addresses()`` fills ``env``.
 """
 from __future__ import annotations
@@ -19,7 +20,7 @@ from lamella.runtime.os_posix import (
 
 __all__ = [
     "CLOCK_NANOSECONDS", "NATIVE_IR", "advise_huge", "available_memory", "cache_root", "cpu_quota",
-    "cpu_count", "folder_fault", "map_pages", "native_addresses", "unmap_pages",
+    "cpu_count", "folder_fault", "machine_identity", "map_pages", "native_addresses", "unmap_pages",
 ]  # fmt: skip
 
 CLOCK_NANOSECONDS: Final = 1.0
@@ -33,9 +34,9 @@ define internal void @os_wait(ptr %env, ptr %word, i32 %seen) noinline {{
   %r = call i64 (i64, ...) %f(i64 {_SYS_FUTEX}, ptr %word, i64 128, i32 %seen, ptr null, ptr null, i64 0)
   ret void
 }}
-define internal void @os_wake(ptr %env, ptr %word) noinline {{
+define internal void @os_wake(ptr %env, ptr %word, i32 %count) noinline {{
   %f = load ptr, ptr %env
-  %r = call i64 (i64, ...) %f(i64 {_SYS_FUTEX}, ptr %word, i64 129, i64 2147483647, ptr null, ptr null, i64 0)
+  %r = call i64 (i64, ...) %f(i64 {_SYS_FUTEX}, ptr %word, i64 129, i32 %count, ptr null, ptr null, i64 0)
   ret void
 }}
 define internal i64 @os_clock(ptr %env) noinline {{
@@ -71,6 +72,18 @@ def cache_root() -> Path:
     """The user's folder for caches (XDG)."""
     root = os.environ.get("XDG_CACHE_HOME", "")
     return Path(root) if os.path.isabs(root) else Path.home() / ".cache"
+
+
+def machine_identity() -> tuple[str, ...]:
+    """What compiled code may depend on: the system, and the CPU's model and features."""
+    try:
+        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+            first = file.read(8192).partition("\n\n")[0]
+    except OSError:
+        first = platform.processor()
+    names = ("model name", "flags", "Features", "CPU implementer", "CPU part", "isa", "uarch")
+    lines = sorted(line for line in first.splitlines() if line.startswith(names))
+    return "linux", platform.machine(), *lines
 
 
 def _read(path: str) -> str:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ctypes
+import platform
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +12,7 @@ from lamella.runtime.os_posix import (
 
 __all__ = [
     "CLOCK_NANOSECONDS", "NATIVE_IR", "advise_huge", "available_memory", "cache_root", "cpu_quota",
-    "cpu_count", "folder_fault", "map_pages", "native_addresses", "unmap_pages",
+    "cpu_count", "folder_fault", "machine_identity", "map_pages", "native_addresses", "unmap_pages",
 ]  # fmt: skip
 
 CLOCK_NANOSECONDS: Final = 1.0
@@ -24,7 +25,7 @@ define internal void @os_wait(ptr %env, ptr %word, i32 %seen) noinline {
   %r = call i32 %f(i32 1, ptr %word, i64 %v, i32 0)
   ret void
 }
-define internal void @os_wake(ptr %env, ptr %word) noinline {
+define internal void @os_wake(ptr %env, ptr %word, i32 %count) noinline {
   %p = getelementptr i64, ptr %env, i64 1
   %f = load ptr, ptr %p
   %r = call i32 %f(i32 257, ptr %word, i64 0)
@@ -51,6 +52,13 @@ def advise_huge(pointer: int, nbytes: int) -> None:
 def cache_root() -> Path:
     """The user's folder for caches."""
     return Path.home() / "Library" / "Caches"
+
+
+def machine_identity() -> tuple[str, ...]:
+    """What compiled code may depend on: the system and the CPU's model."""
+    name, size = ctypes.create_string_buffer(256), ctypes.c_size_t(256)
+    LIBC.sysctlbyname(b"machdep.cpu.brand_string", name, ctypes.byref(size), None, 0)
+    return "macos", platform.machine(), name.value.decode()
 
 
 def available_memory() -> int | None:

@@ -59,6 +59,6 @@ def folder_fault(folder: Path) -> str | None:
         return "it is not a folder"
     if status.st_uid != os.getuid():
         return f"it belongs to user {status.st_uid}, not {os.getuid()}"
-    if status.st_mode & 0o022:
-        return f"others may write to it (mode {status.st_mode & 0o777:o})"
+    if status.st_mode & 0o077:
+        return f"it is open to others (mode {status.st_mode & 0o777:o}, not 700)"
     return None

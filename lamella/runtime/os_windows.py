@@ -3,12 +3,13 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 from pathlib import Path
 from typing import Any, Final
 
 __all__ = [
     "CLOCK_NANOSECONDS", "NATIVE_IR", "advise_huge", "available_memory", "cache_root", "cpu_quota",
-    "cpu_count", "folder_fault", "map_pages", "native_addresses", "unmap_pages",
+    "cpu_count", "folder_fault", "machine_identity", "map_pages", "native_addresses", "unmap_pages",
 ]  # fmt: skip
 
 _load: Any = getattr(ctypes, "WinDLL", None)
@@ -37,7 +38,7 @@ define internal void @os_wait(ptr %env, ptr %word, i32 %seen) noinline {
   %r = call i32 %f(ptr %word, ptr %c, i64 4, i32 -1)
   ret void
 }
-define internal void @os_wake(ptr %env, ptr %word) noinline {
+define internal void @os_wake(ptr %env, ptr %word, i32 %count) noinline {
   %p = getelementptr i64, ptr %env, i64 1
   %f = load ptr, ptr %p
   call void %f(ptr %word)
@@ -79,6 +80,12 @@ def cache_root() -> Path:
     """The user's folder for caches."""
     local = os.environ.get("LOCALAPPDATA", "")
     return Path(local) if local else Path.home() / "AppData" / "Local"
+
+
+def machine_identity() -> tuple[str, ...]:
+    """What compiled code may depend on: the system, the CPU's model and its optional features."""
+    features = "".join(str(int(_KERNEL.IsProcessorFeaturePresent(i) != 0)) for i in range(64))
+    return "windows", platform.machine(), platform.processor(), features
 
 
 def available_memory() -> int | None:

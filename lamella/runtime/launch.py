@@ -1,0 +1,192 @@
+"""Running a compiled program: its launches as packed tables, and one native call that goes through them.
+
+Input: :class:`Launch` records (function address, iterations, which slots are its arguments) and, at each run,
+the slots: 64-bit words that are addresses, scalars' bits or sizes. Output: whatever the kernels write.
+A kernel is ``void kernel(ptr args, i64 begin, i64 end)`` with one 8-byte word per argument. A plan is
+reentrant: it is read-only while it runs, and every run brings its own slots.
+"""
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from lamella.dtypes import DType
+from lamella.errors import CompilerError
+from lamella.runtime import os_host, threads
+from lamella.runtime.native import native
+from lamella.runtime.native_ir import LAUNCH_WORDS, PLAN_WORDS
+
+__all__ = ["Launch", "Plan", "SlotValue", "pack_scalar", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotValue:
+    """A number read from a slot at run time, for extents that a symbolic size decides."""
+
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel call over ``extent`` grid iterations.
+
+    ``args`` are slot numbers, in the kernel's order. ``grain`` is the fewest iterations worth a task of
+    their own; tasks are multiples of it, at most eight a thread. ``extent <= grain``, or a grain of 0, runs
+    in the calling thread.
+    """
+
+    function: int
+    extent: int | SlotValue
+    args: tuple[int, ...]
+    grain: int | SlotValue = 0
+    name: str = ""
+
+
+class Plan:
+    """Launches as native tables, ready to run any number of times, from any thread.
+
+    Raises:
+        CompilerError: if a launch names a slot outside ``range(slots)`` or has no function.
+    """
+
+    __slots__ = ("_address", "_index", "_plan", "_run", "_table", "_times", "launches", "pack", "slots")
+
+    def __init__(self, launches: Sequence[Launch], slots: int) -> None:
+        for launch in launches:
+            _check(launch, slots)
+        self.launches: Final = tuple(launches)
+        self.slots: Final = slots
+        self.pack: Final[Callable[..., bytes]] = struct.Struct(f"={slots}Q").pack
+        index: list[int] = []
+        rows: list[int] = []
+        for launch in launches:
+            rows += _row(launch, len(index))
+            index += launch.args
+        self._index = (ctypes.c_int64 * max(len(index), 1))(*index)
+        self._table = (ctypes.c_int64 * max(len(rows), 1))(*rows)
+        self._times: ctypes.Array[ctypes.c_int64] | None = None
+        most = max((len(launch.args) for launch in launches), default=0)
+        self._plan = (ctypes.c_int64 * PLAN_WORDS)(
+            len(launches), ctypes.addressof(self._table), ctypes.addressof(self._index), 0,
+            threads.POOL, max(most, 1),
+        )  # fmt: skip
+        self._address = ctypes.addressof(self._plan)
+        self._run = native().run_program
+
+    def run(self, words: Sequence[int]) -> None:
+        """Run every launch, in order; ``words`` are the slots, unsigned 64-bit each.
+
+        Raises:
+            struct.error: if there are more or fewer words than slots.
+        """
+        if not threads.pool.ready:
+            threads.start_pool()
+        self._run(self._address, self.pack(*words))
+
+    def run_packed(self, words: bytes) -> None:
+        """As ``run``, with the slots already packed by ``pack``."""
+        if not threads.pool.ready:
+            threads.start_pool()
+        if len(words) != 8 * self.slots:
+            raise CompilerError(f"[plan] {len(words)} bytes of slots, not {8 * self.slots}")
+        self._run(self._address, words)
+
+    def record_times(self, on: bool = True) -> None:
+        """Start (or stop) adding up the time of each launch, from zero. Not while it runs elsewhere."""
+        self._plan[3] = 0
+        self._times = None
+        if on and self.launches:
+            self._times = (ctypes.c_int64 * len(self.launches))()
+            self._plan[3] = ctypes.addressof(self._times)
+
+    def times(self) -> tuple[float, ...]:
+        """Nanoseconds spent in each launch since ``record_times()``; empty if that was not called."""
+        if self._times is None:
+            return ()
+        return tuple(value * os_host.CLOCK_NANOSECONDS for value in self._times)
+
+
+def _check(launch: Launch, slots: int) -> None:
+    numbers = [*launch.args]
+    numbers += [n.slot for n in (launch.extent, launch.grain) if isinstance(n, SlotValue)]
+    outside = [n for n in numbers if not 0 <= n < slots]
+    if outside:
+        raise CompilerError(
+            f"[plan] launch {launch.name or hex(launch.function)} names the slots {outside}, "
+            f"but the program has {slots}"
+        )
+    if not launch.function:
+        raise CompilerError(f"[plan] launch {launch.name!r} has no function")
+
+
+def _row(launch: Launch, first: int) -> tuple[int, ...]:
+    extent, grain, flags = launch.extent, launch.grain, 0
+    if isinstance(extent, SlotValue):
+        extent, flags = extent.slot, flags | 1
+    if isinstance(grain, SlotValue):
+        grain, flags = grain.slot, flags | 2
+    row = (launch.function, extent, grain, len(launch.args), first, flags)
+    return row + (0,) * (LAUNCH_WORDS - len(row))
+
+
+def run(plan: Plan, words: Sequence[int]) -> None:
+    """Run ``plan`` with these slots; see :meth:`Plan.run`."""
+    plan.run(words)
+
+
+_WORD: Final = struct.Struct("<Q")
+_HALF: Final = struct.Struct("<I")
+_FLOAT32: Final = struct.Struct("<f")
+_FLOAT64: Final = struct.Struct("<d")
+
+
+def _pack_float32(value: bool | int | float) -> int:
+    try:
+        return int(_HALF.unpack(_FLOAT32.pack(value))[0])
+    except OverflowError:  # struct refuses what rounds to infinity
+        return 0x7F800000 if value > 0 else 0xFF800000
+
+
+def _pack_float64(value: bool | int | float) -> int:
+    return int(_WORD.unpack(_FLOAT64.pack(value))[0])
+
+
+def _packer(dtype: DType) -> Callable[[bool | int | float], int]:
+    """The function that turns a Python number into the slot word of ``dtype``."""
+    if dtype.name == "float32":
+        return _pack_float32
+    if dtype.name == "float64":
+        return _pack_float64
+    if dtype.kind == "b":
+        return lambda value: int(value != 0)
+    if dtype.kind in "iu":
+        mask = (1 << dtype.bits) - 1
+        return lambda value: int(value) & mask
+    return lambda value: _narrow(value, dtype)
+
+
+def _narrow(value: bool | int | float, dtype: DType) -> int:
+    """float16 and bfloat16; what is too large becomes infinity."""
+    with np.errstate(over="ignore"):
+        return int.from_bytes(dtype.numpy.type(value).tobytes(), "little")
+
+
+_PACKERS: Final[dict[DType, Callable[[bool | int | float], int]]] = {}
+
+
+def pack_scalar(value: bool | int | float, dtype: DType) -> int:
+    """The slot word of a scalar argument: its bits in ``dtype``, in the low bytes. Integers wrap.
+
+    >>> from lamella.dtypes import float32, int8
+    >>> hex(pack_scalar(1.0, float32)), pack_scalar(-1, int8)
+    ('0x3f800000', 255)
+    """
+    packer = _PACKERS.get(dtype)
+    if packer is None:
+        packer = _PACKERS[dtype] = _packer(dtype)
+    return packer(value)

@@ -1,0 +1,128 @@
+"""The runtime's own native code: compiled once, kept in the program cache, loaded on first use.
+
+Input: LLVM IR text. Output: object bytes, and from those the addresses of functions. LLVM is imported here
+only when something must be compiled or loaded, never by ``import lamella``.
+"""
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import platform
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from lamella.errors import CompilerError
+from lamella.runtime import disk
+from lamella.runtime.native_ir import runtime_ir
+
+__all__ = ["Native", "compile_ir_text", "load_object", "native"]
+
+_engines: Final[list[object]] = []  # loaded code lives as long as the process
+
+
+class _Loading:
+    """Serialises the first load."""
+
+    lock = threading.Lock()
+
+
+
+@functools.cache
+def _llvm() -> Any:
+    """llvmlite.binding with the host's target ready."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm
+
+
+@functools.cache
+def _machine() -> Any:
+    """A target machine for any CPU of this architecture: this code has nothing to vectorise."""
+    target = _llvm().Target.from_default_triple()
+    return target.create_target_machine(opt=2, reloc="pic", codemodel="default", jit=True)
+
+
+def compile_ir_text(text: str) -> bytes:
+    """The object file of a module of LLVM IR.
+
+    Raises:
+        CompilerError: if LLVM does not accept the text.
+    """
+    llvm = _llvm()
+    try:
+        module = llvm.parse_assembly(text)
+        module.verify()
+        return bytes(_machine().emit_object(module))
+    except RuntimeError as error:
+        raise CompilerError(f"[native] LLVM refused generated code: {error}") from error
+
+
+def load_object(data: bytes) -> Callable[[str], int]:
+    """Load an object file for good; the result gives the address of each function it defines.
+
+    Raises:
+        CompilerError: if the object is not one for this machine.
+    """
+    llvm = _llvm()
+    try:
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
+        engine.add_object_file(llvm.ObjectFileRef.from_data(data))
+        engine.finalize_object()
+    except RuntimeError as error:
+        raise CompilerError(f"[native] an object file could not be loaded: {error}") from error
+    _engines.append(engine)
+
+    def address(name: str) -> int:
+        found = engine.get_function_address(name)
+        if not found:
+            raise CompilerError(f"[native] an object file lacks the function {name!r}")
+        return int(found)
+
+    return address
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """Callable native functions (see ``native_ir``); each releases the GIL while it runs."""
+
+    worker: Callable[[int], None]
+    stop: Callable[[int], None]
+    spin: Callable[[int], None]
+    run_program: Callable[[int, bytes], None]
+
+
+@functools.cache
+def native() -> Native:
+    """The runtime's native code, from the cache or compiled now.
+
+    Raises:
+        CompilerError: if it cannot be compiled or loaded.
+    """
+    with _Loading.lock:
+        machine = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
+        text = runtime_ir(machine)
+        stored = disk.get(text)
+        if stored is None:
+            stored = compile_ir_text(text)
+            disk.put(text, stored)
+        address = load_object(stored)
+    pointer, size = ctypes.c_void_p, ctypes.c_int64
+    return Native(
+        ctypes.CFUNCTYPE(None, pointer)(address("worker")),
+        ctypes.CFUNCTYPE(None, pointer)(address("stop")),
+        ctypes.CFUNCTYPE(None, size)(address("spin")),
+        ctypes.CFUNCTYPE(None, pointer, ctypes.c_char_p)(address("run_program")),
+    )
+
+
+def _after_fork() -> None:
+    _Loading.lock = threading.Lock()  # another thread may have held it when the process was copied
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
