@@ -1,7 +1,7 @@
-"""Arithmetic, elementwise: add to pow, absolute value, maximum, minimum, and what they compose.
+"""Arithmetic, elementwise: sums and products, absolute value, maximum, minimum, and what they compose.
 
-Input: nodes of one dtype (no promotion), shapes that broadcast. Output: a node of that dtype. Integers
-wrap; integer division and remainder by zero give 0. Where a derivative does not exist: that of
+Input: nodes of one dtype (no promotion), shapes that broadcast. Output: a node of that dtype.
+Integers wrap; integer division and remainder by zero give 0. Where a derivative does not exist: that of
 ``abs`` at 0 is 0, and ``maximum`` and ``minimum`` of equal numbers share it half and half.
 """
 from __future__ import annotations
@@ -16,15 +16,15 @@ from lamella import ops
 from lamella.dtypes import ALL, FLOATS, INTEGERS, DType
 from lamella.ir.loops import Expr, apply
 from lamella.ir.node import Node
-from lamella.ops.base import Array, Needs, Sample
-from lamella.ops.families import Elementwise, elementwise, unbroadcast
+from lamella.ops.base import Array, Sample
+from lamella.ops.families import Elementwise, elementwise
 from lamella.ops.leaf import Constant, constant
 from lamella.ops.sampling import binary, unary
 
 __all__ = [
-    "Abs", "Add", "Divide", "FloorDivide", "Maximum", "Minimum", "Multiply", "Negative", "Pow",
+    "Abs", "Add", "Divide", "FloorDivide", "Maximum", "Minimum", "Multiply", "Negative",
     "Remainder", "Sign", "Subtract", "abs", "add", "div", "divide", "floor_divide", "maximum",
-    "minimum", "mul", "multiply", "neg", "negative", "pow", "reciprocal", "remainder", "sign",
+    "minimum", "mul", "multiply", "neg", "negative", "reciprocal", "remainder", "sign",
     "square", "sub", "subtract",
 ]  # fmt: skip
 
@@ -282,75 +282,8 @@ def _chosen(a: Node, b: Node) -> Node:
     return ops.where(ops.greater(a, b), like(a, 1), half)
 
 
-@dataclass(frozen=True, slots=True)
-class Pow(Elementwise):
-    """a ** b; integers wrap, a negative integer exponent gives 0 (1 and -1 keep their powers)."""
-
-    name: ClassVar[str] = "pow"
-    kinds: ClassVar[str] = "iuf"
-    loop_op: ClassVar[str] = "pow"
-    cost: ClassVar[int] = 40
-
-    @staticmethod
-    def compute(a: Array, b: Array) -> Array:
-        """``np.power``, total for integers."""
-        return np.asarray(np.power(a, b)) if a.dtype.kind == "f" else _integer_power(a, b)
-
-    def vjp(self, node: Node, cotangent: Node, needs: Needs) -> Sequence[Node | None]:
-        """The partial by an exponent is only made when it is asked for: it takes a logarithm."""
-        found: list[Node | None] = [None, None]
-        for position, partial in enumerate((_by_base, _by_exponent)):
-            if needs[position]:
-                term = ops.multiply(cotangent, partial(node))
-                found[position] = unbroadcast(term, node.inputs[position])
-        return found
-
-    def partials(self, node: Node) -> Sequence[Node | None]:
-        """B * a ** (b - 1), a ** b * log(a); 0 where b == 0, and by b where a == 0."""
-        return _by_base(node), _by_exponent(node)
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """Positive bases; integer exponents with any base; integers."""
-        yield from binary(pow, FLOATS, low=0.5, high=2.0)
-        yield from binary(pow, INTEGERS)
-        for exponent in (0.0, 1.0, 2.0, 3.0, -2.0):
-            yield Sample(
-                ((7,),), lambda x, e=exponent: pow(x, like(x, e)), FLOATS, low=-2.0, high=-0.5,
-                note=f"negative base to {exponent}",
-            )  # fmt: skip
-
-
-def _by_base(node: Node) -> Node:
-    a, b = node.inputs
-    zero = ops.equal(b, like(b, 0))
-    # The exponent is replaced where the result is not used, so that no inf or nan arises there.
-    lower = ops.where(zero, like(b, 1), ops.subtract(b, like(b, 1)))
-    return ops.where(zero, like(b, 0), ops.multiply(b, ops.pow(a, lower)))
-
-
-def _by_exponent(node: Node) -> Node:
-    a = node.inputs[0]
-    zero = ops.equal(a, like(a, 0))
-    slope = ops.multiply(node, ops.log(ops.where(zero, like(a, 1), a)))
-    return ops.where(zero, like(a, 0), slope)
-
-
-def _integer_power(a: Array, b: Array) -> Array:
-    a, b = np.broadcast_arrays(a, b)
-    negative_exponent = b < 0
-    result = np.ones_like(a)
-    base, left = a.copy(), np.where(negative_exponent, b.dtype.type(0), b)
-    while np.any(left > 0):
-        result = np.where(left & 1, result * base, result)
-        base, left = base * base, left >> 1
-    unit = np.where(a == 1, a, np.where((a.astype(np.int64) == -1) & (a.dtype.kind == "i"),
-                                        np.where(b & 1, a, -a), np.zeros_like(a)))  # fmt: skip
-    return np.where(negative_exponent, unit, result).astype(a.dtype)
-
-
 _ADD, _SUB, _MUL, _DIV = Add(), Subtract(), Multiply(), Divide()
-_FLOORDIV, _MOD, _POW, _NEG = FloorDivide(), Remainder(), Pow(), Negative()
+_FLOORDIV, _MOD, _NEG = FloorDivide(), Remainder(), Negative()
 _ABS, _SIGN, _MAX, _MIN = Abs(), Sign(), Maximum(), Minimum()
 
 
@@ -474,21 +407,6 @@ def minimum(a: Node, b: Node) -> Node:
     Minimum()
     """
     return elementwise(_MIN, a, b)
-
-
-def pow(a: Node, b: Node) -> Node:
-    """A ** b; a literal exponent 1 or 2 gives ``a`` or ``a * a``.
-
-    >>> from lamella.dtypes import float64
-    >>> pow(constant(3, float64), constant(2, float64)).op
-    Multiply()
-    """
-    if type(b.op) is Constant and a.dtype is b.dtype and a.dtype.kind == "f":
-        if b.op.value == 1:
-            return a
-        if b.op.value == 2:
-            return multiply(a, a)
-    return elementwise(_POW, a, b)
 
 
 def square(x: Node) -> Node:

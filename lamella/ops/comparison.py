@@ -1,6 +1,6 @@
 """Comparison, selection and tests of floats, elementwise. Results are bool, except of ``where``.
 
-Input: nodes of one dtype, shapes that broadcast. Comparisons follow IEEE 754 (nan is unequal to all).
+Input: nodes of one dtype, shapes that broadcast. Comparisons follow IEEE 754.
 ``where`` passes no derivative to the branch not chosen, so a nan or inf there does no harm.
 """
 from __future__ import annotations
@@ -29,8 +29,8 @@ from lamella.ops.leaf import constant
 from lamella.ops.sampling import SHAPES, binary, special, unary
 
 __all__ = [
-    "Equal", "IsFinite", "IsInf", "IsNan", "Less", "LessEqual", "NotEqual", "SignBit", "Where", "equal",
-    "greater", "greater_equal", "isfinite", "isinf", "isnan", "less", "less_equal", "not_equal",
+    "Equal", "IsFinite", "IsInf", "IsNan", "Less", "LessEqual", "NotEqual", "SignBit", "Where",
+    "equal", "greater", "greater_equal", "isfinite", "isinf", "isnan", "less", "less_equal", "not_equal",
     "signbit", "where",
 ]  # fmt: skip
 
@@ -172,7 +172,10 @@ class Where(Elementwise):
     kinds: ClassVar[str] = "biuf"
     widens: ClassVar[bool] = False
     loop_op: ClassVar[str] = "select"
-    compute = staticmethod(np.where)
+    @staticmethod
+    def compute(condition: Array, a: Array, b: Array) -> Array:
+        """``np.where``."""
+        return np.where(condition, a, b)
 
     def check(self, node: Node) -> None:
         """A bool condition and two values of one dtype."""
@@ -225,8 +228,8 @@ def _where_types(condition: Node, a: Node, b: Node) -> None:
         )
     if a.dtype is not b.dtype:
         raise DTypeError(
-            f"[where] the branches are {a.dtype.name} and {b.dtype.name}: a graph operation takes one "
-            "dtype; cast one with .astype(...)"
+            f"[where] the branches are {a.dtype.name} and {b.dtype.name}: a graph operation takes "
+            "one dtype; cast one with .astype(...)"
         )
 
 

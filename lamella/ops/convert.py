@@ -81,7 +81,7 @@ def convert(array: Array, dtype: DType) -> Array:
         if not floating or dtype.kind == "f":
             return np.asarray(array).astype(dtype.numpy)
         wide = np.trunc(array.astype(np.float64))
-        limits = np.iinfo(dtype.numpy)
+        limits = np.iinfo(dtype.name)
         found = wide.astype(dtype.numpy)
         found = np.where(wide >= float(limits.max), dtype.numpy.type(limits.max), found)
         found = np.where(wide <= float(limits.min), dtype.numpy.type(limits.min), found)

@@ -35,7 +35,7 @@ _KIND_NAMES = {
 }  # fmt: skip
 
 
-# -- shared by type rules ---------------------------------------------------------------------------
+# -- shared by type rules --------------------------------------------------------------------------
 def broadcast_shapes(name: str, *shapes: Shape) -> Shape:
     """The NumPy broadcast of ``shapes``; a symbolic size only meets itself or 1.
 
@@ -53,7 +53,7 @@ def broadcast_shapes(name: str, *shapes: Shape) -> Shape:
             elif size != 1 and size != result[axis]:
                 raise ShapeError(
                     f"[{name}] shapes {' and '.join(str(s) for s in shapes)} do not broadcast: "
-                    f"{result[axis]} and {size} meet at axis {axis - len(result)} and neither is 1; "
+                    f"{result[axis]} and {size} meet at axis {axis - len(result)}, neither is 1; "
                     "reshape an operand or insert an axis of size 1"
                 )
     return tuple(result)
@@ -172,8 +172,8 @@ def _scaled(tangent: Node, partial: Node) -> Node:
 class Elementwise(Primitive):
     """A scalar function applied at every index.
 
-    ``loop_op`` names the loop IR operation that is its meaning (or override ``expr``); ``compute`` is
-    the NumPy function; ``kinds`` the dtype kinds taken; ``predicate`` whether the result is bool.
+    ``loop_op`` names the loop IR operation that is its meaning (or override ``expr``); ``compute``
+    is the NumPy function; ``kinds`` the dtype kinds taken; ``predicate`` whether the result is bool.
     """
 
     kind: ClassVar[Kind] = "elementwise"
@@ -195,7 +195,8 @@ class Elementwise(Primitive):
 
     def reference(self, *arrays: Array, shape: tuple[int, ...], dtype: DType) -> Array:
         """``compute``; float16 and bfloat16 in float32, rounded at the end."""
-        wide = [a.astype(np.float32) if _narrow(a) else a for a in arrays] if self.widens else arrays
+        narrow = [self.widens and _narrow(a) for a in arrays]
+        wide = [a.astype(np.float32) if n else a for a, n in zip(arrays, narrow, strict=True)]
         with np.errstate(all="ignore"):
             value = np.asarray(self.compute(*wide)).astype(dtype.numpy)
         return np.broadcast_to(value, shape)
@@ -260,7 +261,7 @@ def batch_argument(arg: Node, batched: bool, shape: Shape) -> Node:
     return to_shape(arg, shape)
 
 
-# -- linear -----------------------------------------------------------------------------------------
+# -- linear ---------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Linear(Primitive):
     """Linear in all floating inputs together; other inputs (indices, masks) are parameters.

@@ -39,7 +39,7 @@ class Leaf(Primitive):
     def check(self, node: Node) -> None:
         """No inputs."""
         if node.inputs:
-            raise ShapeError(f"[{self.name}] is a leaf but has {len(node.inputs)} inputs; give none")
+            raise ShapeError(f"[{self.name}] is a leaf, it takes no inputs")
 
     def vjp(self, node: Node, cotangent: Node, needs: Needs) -> Sequence[Node | None]:
         """No inputs, no cotangents."""
@@ -70,7 +70,7 @@ class Scalar(Leaf):
     def check(self, node: Node) -> None:
         """0-d."""
         if node.inputs or node.shape:
-            raise ShapeError(f"[scalar] must be 0-d without inputs, not {node.shape}; use ops.scalar")
+            raise ShapeError(f"[scalar] must be 0-d, not {node.shape}; use ops.scalar")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class Iota(Leaf):
     def check(self, node: Node) -> None:
         """``axis`` is one of the shape's; not bool."""
         if node.inputs or not 0 <= self.axis < node.ndim:
-            raise ShapeError(f"[iota] axis {self.axis} is not one of shape {node.shape}; use ops.iota")
+            raise ShapeError(f"[iota] axis {self.axis} is none of {node.shape}; use ops.iota")
         if node.dtype.kind == "b":
             raise DTypeError("[iota] counts in integers or floats, not bool; choose another dtype")
 
@@ -263,7 +263,7 @@ def constant(value: Number, dtype: DType) -> Node:
         literal = bool(value)
     else:
         literal = int(value)
-        limits = np.iinfo(dtype.numpy)
+        limits = np.iinfo(dtype.name)
         if literal != value or not limits.min <= literal <= limits.max:
             raise OptionError(f"[constant] {dtype.name} cannot hold {value!r}, its range is "
                               f"{limits.min} to {limits.max}; choose another dtype")  # fmt: skip
@@ -293,7 +293,7 @@ def iota(shape: Shape, axis: int, dtype: DType) -> Node:
     >>> iota((2, 3), 1, float64)
     <Iota(axis=1): float64[2, 3]>
     """
-    node = Node(Iota(axis % len(shape) if shape and axis >= -len(shape) else axis), (), shape, dtype)
+    node = Node(Iota(axis + len(shape) if axis < 0 else axis), (), shape, dtype)
     node.op.check(node)
     return node
 

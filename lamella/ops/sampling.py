@@ -15,20 +15,20 @@ SHAPES: tuple[tuple[int, ...], ...] = ((), (0, 3), (17,), (2, 3, 5))
 
 
 def special(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, position: int) -> Array:
-    """Values at the edges of a dtype: every pair meets when two inputs of 144 elements are drawn."""
+    """Values at the edges of a dtype: all pairs meet in two inputs of 144 elements."""
     values: list[object]
     if dtype.kind == "f":
         values = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.5, -2.5, 3.0, 1e-4, -30.0]
     elif dtype.kind == "b":
         values = [False, True]
     else:
-        limits = np.iinfo(dtype.numpy)
+        limits = np.iinfo(dtype.name)
         values = [0, 1, 2, 3, limits.max, limits.min, limits.max - 1, 7]
         values += [-1, -2, -7] if dtype.kind == "i" else [limits.max // 2]
     table = np.asarray(values, dtype=dtype.numpy)
     count = int(np.prod(shape, dtype=int))
     order = np.arange(count) // (1 if position == 0 else len(table) ** (position % 2))
-    return table[order % len(table)].reshape(shape)
+    return np.asarray(table[order % len(table)].reshape(shape))
 
 
 def unary(

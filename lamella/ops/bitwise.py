@@ -1,0 +1,231 @@
+"""Bitwise and logical functions and shifts, elementwise: integers and bool in, the same dtype out.
+
+For bool the bitwise functions are the logical ones; ``logical_*`` take any dtype and test ``x != 0``
+first. Shifts by a negative count or by the width and more give 0 (-1 for negative signed ``>>``).
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from lamella.dtypes import INTEGERS, bool_
+from lamella.ir.node import Node
+from lamella.ops.base import Array, Sample
+from lamella.ops.convert import cast
+from lamella.ops.families import Elementwise, elementwise
+from lamella.ops.sampling import binary, unary
+
+__all__ = [
+    "BitwiseAnd", "BitwiseInvert", "BitwiseOr", "BitwiseXor", "ShiftLeft", "ShiftRight",
+    "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift",
+    "bitwise_xor", "logical_and", "logical_not", "logical_or", "logical_xor",
+]  # fmt: skip
+
+WHOLE = (bool_, *INTEGERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Bitwise(Elementwise):
+    """A function of bits: no derivative."""
+
+    kinds: ClassVar[str] = "biu"
+    differentiable: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class BitwiseAnd(Bitwise):
+    """a & b."""
+
+    name: ClassVar[str] = "bitwise_and"
+    loop_op: ClassVar[str] = "and"
+    compute = staticmethod(np.bitwise_and)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Bool and integers."""
+        yield from binary(bitwise_and, WHOLE, differentiable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class BitwiseOr(Bitwise):
+    """a | b."""
+
+    name: ClassVar[str] = "bitwise_or"
+    loop_op: ClassVar[str] = "or"
+    compute = staticmethod(np.bitwise_or)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Bool and integers."""
+        yield from binary(bitwise_or, WHOLE, differentiable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class BitwiseXor(Bitwise):
+    """a ^ b."""
+
+    name: ClassVar[str] = "bitwise_xor"
+    loop_op: ClassVar[str] = "xor"
+    compute = staticmethod(np.bitwise_xor)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Bool and integers."""
+        yield from binary(bitwise_xor, WHOLE, differentiable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class BitwiseInvert(Bitwise):
+    """~a."""
+
+    name: ClassVar[str] = "bitwise_invert"
+    loop_op: ClassVar[str] = "not"
+    compute = staticmethod(np.invert)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Bool and integers."""
+        yield from unary(bitwise_invert, WHOLE, differentiable=False)
+
+
+def _count(a: Array, b: Array) -> tuple[Array, Array]:
+    """Whether the count is inside the width, and a count that is."""
+    inside = (b >= 0) & (b < a.dtype.itemsize * 8)
+    return inside, np.where(inside, b, b.dtype.type(0))
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftLeft(Bitwise):
+    """a << b; 0 for b outside the width."""
+
+    name: ClassVar[str] = "bitwise_left_shift"
+    kinds: ClassVar[str] = "iu"
+    loop_op: ClassVar[str] = "shl"
+
+    @staticmethod
+    def compute(a: Array, b: Array) -> Array:
+        """``np.left_shift``, total."""
+        inside, count = _count(a, b)
+        return np.where(inside, np.left_shift(a, count), a.dtype.type(0))
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Integers, all counts."""
+        yield from binary(bitwise_left_shift, INTEGERS, differentiable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftRight(Bitwise):
+    """a >> b, arithmetic for signed; for b outside the width 0, or -1 for negative a."""
+
+    name: ClassVar[str] = "bitwise_right_shift"
+    kinds: ClassVar[str] = "iu"
+    loop_op: ClassVar[str] = "shr"
+
+    @staticmethod
+    def compute(a: Array, b: Array) -> Array:
+        """``np.right_shift``, total."""
+        inside, count = _count(a, b)
+        return np.where(inside, np.right_shift(a, count), np.where(a < 0, ~(a & 0), a & 0))
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Integers, all counts."""
+        yield from binary(bitwise_right_shift, INTEGERS, differentiable=False)
+
+
+_AND, _OR, _XOR, _NOT = BitwiseAnd(), BitwiseOr(), BitwiseXor(), BitwiseInvert()
+_SHL, _SHR = ShiftLeft(), ShiftRight()
+
+
+def bitwise_and(a: Node, b: Node) -> Node:
+    """A & b.
+
+    >>> bitwise_and(constant(6, ALL[4]), constant(3, ALL[4])).op
+    BitwiseAnd()
+    """
+    return elementwise(_AND, a, b)
+
+
+def bitwise_or(a: Node, b: Node) -> Node:
+    """A | b.
+
+    >>> bitwise_or(constant(6, ALL[4]), constant(3, ALL[4])).op
+    BitwiseOr()
+    """
+    return elementwise(_OR, a, b)
+
+
+def bitwise_xor(a: Node, b: Node) -> Node:
+    """A ^ b.
+
+    >>> bitwise_xor(constant(6, ALL[4]), constant(3, ALL[4])).op
+    BitwiseXor()
+    """
+    return elementwise(_XOR, a, b)
+
+
+def bitwise_invert(x: Node) -> Node:
+    """~x, for bool not x.
+
+    >>> bitwise_invert(constant(6, ALL[4])).op
+    BitwiseInvert()
+    """
+    return elementwise(_NOT, x)
+
+
+def bitwise_left_shift(a: Node, b: Node) -> Node:
+    """A << b; 0 for b outside the width.
+
+    >>> bitwise_left_shift(constant(6, ALL[4]), constant(3, ALL[4])).op
+    ShiftLeft()
+    """
+    return elementwise(_SHL, a, b)
+
+
+def bitwise_right_shift(a: Node, b: Node) -> Node:
+    """A >> b; for b outside the width 0, or -1 for negative a.
+
+    >>> bitwise_right_shift(constant(6, ALL[4]), constant(3, ALL[4])).op
+    ShiftRight()
+    """
+    return elementwise(_SHR, a, b)
+
+
+def logical_and(a: Node, b: Node) -> Node:
+    """A != 0 and b != 0 -> bool.
+
+    >>> logical_and(constant(6, ALL[4]), constant(3, ALL[4])).dtype
+    lamella.bool
+    """
+    return bitwise_and(cast(a, bool_), cast(b, bool_))
+
+
+def logical_or(a: Node, b: Node) -> Node:
+    """A != 0 or b != 0 -> bool.
+
+    >>> logical_or(constant(6, ALL[4]), constant(3, ALL[4])).dtype
+    lamella.bool
+    """
+    return bitwise_or(cast(a, bool_), cast(b, bool_))
+
+
+def logical_xor(a: Node, b: Node) -> Node:
+    """Whether exactly one of a and b is not 0 -> bool.
+
+    >>> logical_xor(constant(6, ALL[4]), constant(3, ALL[4])).dtype
+    lamella.bool
+    """
+    return bitwise_xor(cast(a, bool_), cast(b, bool_))
+
+
+def logical_not(x: Node) -> Node:
+    """X == 0 -> bool.
+
+    >>> logical_not(constant(6, ALL[4])).dtype
+    lamella.bool
+    """
+    return bitwise_invert(cast(x, bool_))

@@ -1,0 +1,438 @@
+"""Trigonometric and hyperbolic functions and their inverses, elementwise over floating point.
+
+Angles are in radians. float16 and bfloat16 are computed in float32. Near the ends of a domain
+derivatives use (1 - x) (1 + x), which keeps the precision that 1 - x**2 loses.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from lamella.dtypes import FLOATS
+from lamella.ir.node import Node
+from lamella.ops.arithmetic import add, divide, like, multiply, negative, reciprocal, subtract
+from lamella.ops.base import Sample
+from lamella.ops.exponential import rsqrt
+from lamella.ops.families import Elementwise, elementwise
+from lamella.ops.sampling import binary, unary
+
+__all__ = [
+    "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atan2", "Atanh", "Cos", "Cosh", "Sin", "Sinh", "Tan",
+    "Tanh", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "sin",
+    "sinh", "tan", "tanh",
+]  # fmt: skip
+
+
+def _one_minus_square(x: Node) -> Node:
+    one = like(x, 1)
+    return multiply(subtract(one, x), add(one, x))
+
+
+@dataclass(frozen=True, slots=True)
+class Sin(Elementwise):
+    """Sine of radians."""
+
+    name: ClassVar[str] = "sin"
+    loop_op: ClassVar[str] = "sin"
+    cost: ClassVar[int] = 20
+    compute = staticmethod(np.sin)
+
+    def partials(self, node: Node) -> Sequence[Node | None]:
+        """cos(x)."""
+        return (cos(node.inputs[0]),)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Floats."""
+        yield from unary(sin, FLOATS)
+
+
+@dataclass(frozen=True, slots=True)
+class Cos(Elementwise):
+    """Cosine of radians."""
+
+    name: ClassVar[str] = "cos"
+    loop_op: ClassVar[str] = "cos"
+    cost: ClassVar[int] = 20
+    compute = staticmethod(np.cos)
+
+    def partials(self, node: Node) -> Sequence[Node | None]:
+        """-sin(x)."""
+        return (negative(sin(node.inputs[0])),)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Floats."""
+        yield from unary(cos, FLOATS)
+
+
+@dataclass(frozen=True, slots=True)
+class Tan(Elementwise):
+    """Tangent of radians."""
+
+    name: ClassVar[str] = "tan"
+    loop_op: ClassVar[str] = "tan"
+    cost: ClassVar[int] = 28
+    compute = staticmethod(np.tan)
+
+    def partials(self, node: Node) -> Sequence[Node | None]:
+        """1 + y**2."""
+        return (add(multiply(node, node), like(node, 1)),)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Away from the poles."""
+        yield from unary(tan, FLOATS, low=-1.2, high=1.2)
+
+
+@dataclass(frozen=True, slots=True)
+class Asin(Elementwise):
+    """Inverse sine."""
+
+    name: ClassVar[str] = "asin"
+    loop_op: ClassVar[str] = "asin"
+    cost: ClassVar[int] = 24
+    compute = staticmethod(np.arcsin)
+
+    def partials(self, node: Node) -> Sequence[Node | None]:
+        """1 / sqrt((1 - x) (1 + x))."""
+        return (rsqrt(_one_minus_square(node.inputs[0])),)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Inside the domain."""
+        yield from unary(asin, FLOATS, low=-0.8, high=0.8)
+
+
+@dataclass(frozen=True, slots=True)
+class Acos(Elementwise):
+    """Inverse cosine."""
+
+    name: ClassVar[str] = "acos"
+    loop_op: ClassVar[str] = "acos"
+    cost: ClassVar[int] = 24
+    compute = staticmethod(np.arccos)
+
+    def partials(self, node: Node) -> Sequence[Node | None]:
+        """-1 / sqrt((1 - x) (1 + x))."""
+        return (negative(rsqrt(_one_minus_square(node.inputs[0]))),)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Inside the domain."""
+        yield from unary(acos, FLOATS, low=-0.8, high=0.8)
+
+
+@dataclass(frozen=True, slots=True)
+class Atan(Elementwise):
+    """Inverse tangent."""
+
+    name: ClassVar[str] = "atan"
+    loop_op: ClassVar[str] = "atan"
+    cost: ClassVar[int] = 22
+    compute = staticmethod(np.arctan)
+
+    def partials(self, node: Node) -> Sequence[Node | None]:
+        """1 / (1 + x**2)."""
+        x = node.inputs[0]
+        return (reciprocal(add(multiply(x, x), like(x, 1))),)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Floats."""
+        yield from unary(atan, FLOATS)
+
+
+@dataclass(frozen=True, slots=True)
+class Sinh(Elementwise):
+    """Hyperbolic sine."""
+
+    name: ClassVar[str] = "sinh"
+    loop_op: ClassVar[str] = "sinh"
+    cost: ClassVar[int] = 24
+    compute = staticmethod(np.sinh)
+
+    def partials(self, node: Node) -> Sequence[Node | None]:
+        """cosh(x)."""
+        return (cosh(node.inputs[0]),)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Floats."""
+        yield from unary(sinh, FLOATS)
+
+
+@dataclass(frozen=True, slots=True)
+class Cosh(Elementwise):
+    """Hyperbolic cosine."""
+
+    name: ClassVar[str] = "cosh"
+    loop_op: ClassVar[str] = "cosh"
+    cost: ClassVar[int] = 22
+    compute = staticmethod(np.cosh)
+
+    def partials(self, node: Node) -> Sequence[Node | None]:
+        """sinh(x)."""
+        return (sinh(node.inputs[0]),)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Floats."""
+        yield from unary(cosh, FLOATS)
+
+
+@dataclass(frozen=True, slots=True)
+class Tanh(Elementwise):
+    """Hyperbolic tangent."""
+
+    name: ClassVar[str] = "tanh"
+    loop_op: ClassVar[str] = "tanh"
+    cost: ClassVar[int] = 20
+    compute = staticmethod(np.tanh)
+
+    def partials(self, node: Node) -> Sequence[Node | None]:
+        """1 - y**2."""
+        return (subtract(like(node, 1), multiply(node, node)),)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Floats."""
+        yield from unary(tanh, FLOATS)
+
+
+@dataclass(frozen=True, slots=True)
+class Asinh(Elementwise):
+    """Inverse hyperbolic sine."""
+
+    name: ClassVar[str] = "asinh"
+    loop_op: ClassVar[str] = "asinh"
+    cost: ClassVar[int] = 28
+    compute = staticmethod(np.arcsinh)
+
+    def partials(self, node: Node) -> Sequence[Node | None]:
+        """1 / sqrt(x**2 + 1)."""
+        x = node.inputs[0]
+        return (rsqrt(add(multiply(x, x), like(x, 1))),)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Floats."""
+        yield from unary(asinh, FLOATS)
+
+
+@dataclass(frozen=True, slots=True)
+class Acosh(Elementwise):
+    """Inverse hyperbolic cosine."""
+
+    name: ClassVar[str] = "acosh"
+    loop_op: ClassVar[str] = "acosh"
+    cost: ClassVar[int] = 26
+    compute = staticmethod(np.arccosh)
+
+    def partials(self, node: Node) -> Sequence[Node | None]:
+        """1 / sqrt((x - 1) (x + 1))."""
+        return (rsqrt(negative(_one_minus_square(node.inputs[0]))),)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Inside the domain."""
+        yield from unary(acosh, FLOATS, low=1.5, high=4.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Atanh(Elementwise):
+    """Inverse hyperbolic tangent."""
+
+    name: ClassVar[str] = "atanh"
+    loop_op: ClassVar[str] = "atanh"
+    cost: ClassVar[int] = 24
+    compute = staticmethod(np.arctanh)
+
+    def partials(self, node: Node) -> Sequence[Node | None]:
+        """1 / ((1 - x) (1 + x))."""
+        return (reciprocal(_one_minus_square(node.inputs[0])),)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Inside the domain."""
+        yield from unary(atanh, FLOATS, low=-0.8, high=0.8)
+
+
+@dataclass(frozen=True, slots=True)
+class Atan2(Elementwise):
+    """The angle of the point (b, a), in (-pi, pi]."""
+
+    name: ClassVar[str] = "atan2"
+    loop_op: ClassVar[str] = "atan2"
+    cost: ClassVar[int] = 30
+    compute = staticmethod(np.arctan2)
+
+    def partials(self, node: Node) -> Sequence[Node | None]:
+        """B / (a**2 + b**2), -a / (a**2 + b**2)."""
+        a, b = node.inputs
+        square = add(multiply(a, a), multiply(b, b))
+        return divide(b, square), negative(divide(a, square))
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """One quadrant and special values."""
+        yield from binary(atan2, FLOATS, low=0.3, high=2.0)
+
+
+def sin(x: Node) -> Node:
+    """Sine of radians.
+
+    Raises:
+        DTypeError: unless ``x`` is floating point.
+
+    >>> sin(constant(0.5, FLOATS[2])).op
+    Sin()
+    """
+    return elementwise(Sin(), x)
+
+
+def cos(x: Node) -> Node:
+    """Cosine of radians.
+
+    Raises:
+        DTypeError: unless ``x`` is floating point.
+
+    >>> cos(constant(0.5, FLOATS[2])).op
+    Cos()
+    """
+    return elementwise(Cos(), x)
+
+
+def tan(x: Node) -> Node:
+    """Tangent of radians.
+
+    Raises:
+        DTypeError: unless ``x`` is floating point.
+
+    >>> tan(constant(0.5, FLOATS[2])).op
+    Tan()
+    """
+    return elementwise(Tan(), x)
+
+
+def asin(x: Node) -> Node:
+    """Inverse sine.
+
+    Raises:
+        DTypeError: unless ``x`` is floating point.
+
+    >>> asin(constant(0.5, FLOATS[2])).op
+    Asin()
+    """
+    return elementwise(Asin(), x)
+
+
+def acos(x: Node) -> Node:
+    """Inverse cosine.
+
+    Raises:
+        DTypeError: unless ``x`` is floating point.
+
+    >>> acos(constant(0.5, FLOATS[2])).op
+    Acos()
+    """
+    return elementwise(Acos(), x)
+
+
+def atan(x: Node) -> Node:
+    """Inverse tangent.
+
+    Raises:
+        DTypeError: unless ``x`` is floating point.
+
+    >>> atan(constant(0.5, FLOATS[2])).op
+    Atan()
+    """
+    return elementwise(Atan(), x)
+
+
+def sinh(x: Node) -> Node:
+    """Hyperbolic sine.
+
+    Raises:
+        DTypeError: unless ``x`` is floating point.
+
+    >>> sinh(constant(0.5, FLOATS[2])).op
+    Sinh()
+    """
+    return elementwise(Sinh(), x)
+
+
+def cosh(x: Node) -> Node:
+    """Hyperbolic cosine.
+
+    Raises:
+        DTypeError: unless ``x`` is floating point.
+
+    >>> cosh(constant(0.5, FLOATS[2])).op
+    Cosh()
+    """
+    return elementwise(Cosh(), x)
+
+
+def tanh(x: Node) -> Node:
+    """Hyperbolic tangent.
+
+    Raises:
+        DTypeError: unless ``x`` is floating point.
+
+    >>> tanh(constant(0.5, FLOATS[2])).op
+    Tanh()
+    """
+    return elementwise(Tanh(), x)
+
+
+def asinh(x: Node) -> Node:
+    """Inverse hyperbolic sine.
+
+    Raises:
+        DTypeError: unless ``x`` is floating point.
+
+    >>> asinh(constant(0.5, FLOATS[2])).op
+    Asinh()
+    """
+    return elementwise(Asinh(), x)
+
+
+def acosh(x: Node) -> Node:
+    """Inverse hyperbolic cosine.
+
+    Raises:
+        DTypeError: unless ``x`` is floating point.
+
+    >>> acosh(constant(0.5, FLOATS[2])).op
+    Acosh()
+    """
+    return elementwise(Acosh(), x)
+
+
+def atanh(x: Node) -> Node:
+    """Inverse hyperbolic tangent.
+
+    Raises:
+        DTypeError: unless ``x`` is floating point.
+
+    >>> atanh(constant(0.5, FLOATS[2])).op
+    Atanh()
+    """
+    return elementwise(Atanh(), x)
+
+
+def atan2(a: Node, b: Node) -> Node:
+    """The angle of the point (b, a), in (-pi, pi].
+
+    Raises:
+        DTypeError: unless ``a`` and ``b`` are of one floating-point dtype.
+
+    >>> atan2(constant(0.5, FLOATS[2]), constant(2.0, FLOATS[2])).op
+    Atan2()
+    """
+    return elementwise(Atan2(), a, b)
