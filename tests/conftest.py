@@ -1,4 +1,5 @@
-"""What every test shares: hypothesis profiles, a program cache of the session's own, the ``--quick`` switch."""
+"""What tests share: hypothesis profiles, a program cache of the session's own, ``--quick``."""
+
 from __future__ import annotations
 
 import os
@@ -17,7 +18,8 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
-# The user's own program cache must neither help the tests nor be filled by them; workers of one session share a folder.
+# The user's own program cache must neither help the tests nor be filled by them; workers of one
+# session share a folder.
 _OWN_CACHE: Path | None = None
 if "PYTEST_XDIST_WORKER" not in os.environ:
     _OWN_CACHE = Path(tempfile.mkdtemp(prefix="lamella-tests-"))

@@ -1,1 +1,1 @@
-"""Programs for people who work on Lamella: executed documentation, the support table, the API reference."""
+"""For people who work on Lamella: executed documentation, support table, API reference."""

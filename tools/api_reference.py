@@ -1,8 +1,9 @@
 """The API reference, made from signatures and docstrings while the site is built (an mkdocs hook).
 
-Input: the modules of the package and their ``__all__``. Output: one generated Markdown page a module under
-``reference/`` and an index of them; nothing is written into docs/.
+Input: the modules of the package and their ``__all__``. Output: one generated Markdown page a
+module under ``reference/`` and an index of them; nothing is written into docs/.
 """
+
 from __future__ import annotations
 
 import importlib
@@ -32,9 +33,9 @@ def modules() -> Iterator[ModuleType]:
 
 
 def markdown(docstring: str) -> str:
-    """A docstring (Google style, reStructuredText marks, doctests) as Markdown.
+    r"""A docstring (Google style, reStructuredText marks, doctests) as Markdown.
 
-    >>> print(markdown("Sum of ``x``.\\n\\nArgs:\\n    x: a number\\n\\n>>> f(1)\\n1"))
+    >>> print(markdown("Sum of ``x``.\n\nArgs:\n    x: a number\n\n>>> f(1)\n1"))
     Sum of `x`.
     <BLANKLINE>
     **Args**
@@ -82,7 +83,8 @@ def signature(value: object) -> str:
 def entry(name: str, value: object, level: int = 2) -> Iterator[str]:
     """The lines that describe one public name, and the public methods of a class."""
     if not (inspect.isclass(value) or callable(value)):
-        yield f"{'#' * level} {name}\n\n```python\n{name} = {ADDRESS.sub('', repr(value))[:200]}\n```\n"
+        shown = ADDRESS.sub("", repr(value))[:200]
+        yield f"{'#' * level} {name}\n\n```python\n{name} = {shown}\n```\n"
         return
     yield f"{'#' * level} {name}\n\n```python\n{name}{signature(value)}\n```\n"
     yield markdown(inspect.getdoc(value) or "") + "\n"
@@ -101,7 +103,9 @@ def page(module: ModuleType) -> str:
         if inspect.ismodule(value):
             continue
         if module.__name__ == "lamella" and home != "lamella" and home.startswith("lamella."):
-            first = (inspect.getdoc(value) or "").split("\n\n")[0].replace("\n", " ").replace("``", "`")
+            first = (
+                (inspect.getdoc(value) or "").split("\n\n")[0].replace("\n", " ").replace("``", "`")
+            )
             lines.append(f"- [`lm.{name}`]({home}.md): {first}")
         elif home == module.__name__ or not str(home).startswith("lamella"):
             lines.extend(entry(name, value))

@@ -1,11 +1,15 @@
-"""Executed documentation: runs the ``python`` blocks of Markdown pages and compares what they print.
+"""Executed documentation: runs the ``python`` blocks of Markdown pages and compares what they
+print.
 
-Input: Markdown files. All ``python`` blocks of a page run in order in one namespace, in an empty folder. A ``text``
-block that follows one directly is what it must print (``...`` matches anything, as in doctest); a block after an HTML
-comment ``<!-- not executed: REASON -->`` does not run. Output: nothing, or :class:`ExampleError` naming page and line.
+Input: Markdown files. All ``python`` blocks of a page run in order in one namespace, in an empty
+folder. A ``text`` block that follows one directly is what it must print (``...`` matches anything,
+as in doctest); a block after an HTML comment ``<!-- not executed: REASON -->`` does not run.
+Output: nothing, or :class:`ExampleError` naming page and line.
 
-``python -m tools.docs_examples [--update] [PAGE ...]`` runs pages, and with ``--update`` writes the printed text into them.
+``python -m tools.docs_examples [--update] [PAGE ...]`` runs pages, and with ``--update`` writes the
+printed text into them.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -102,7 +106,8 @@ def _execute(block: Block, page: Path, namespace: dict[str, object]) -> str:
 
 
 def run_page(page: Path) -> list[tuple[Block, Block, str]]:
-    """Execute a page; return its output blocks that differ, each with its example and what was printed.
+    """Execute a page; return its output blocks that differ, each with its example and what was
+    printed.
 
     Raises:
         ExampleError: when an example raises.

@@ -1,4 +1,5 @@
 """Every doctest of the package runs, one test a module."""
+
 from __future__ import annotations
 
 import doctest

@@ -1,4 +1,5 @@
 """Every ``python`` block of README.md and docs/ runs and prints what the page says."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -33,7 +34,8 @@ def test_an_error_names_the_line_of_the_page(tmp_path: Path) -> None:
 def test_blocks_and_what_belongs_together() -> None:
     text = (
         "```python\na\n```\n```text\nA\n```\nwords\n"
-        "<!-- not executed: needs a camera -->\n```python\nb\n```\n```python\nc\n```\nwords\n```text\nC\n```\n"
+        "<!-- not executed: needs a camera -->\n```python\nb\n```\n"
+        "```python\nc\n```\nwords\n```text\nC\n```\n"
     )
     assert [(b.language, b.first) for b in blocks(text)] == [
         ("python", 2), ("text", 5), ("python", 10), ("python", 13), ("text", 17),

@@ -1,4 +1,5 @@
 """What ``import lamella`` loads, and that every public name is there."""
+
 from __future__ import annotations
 
 import json

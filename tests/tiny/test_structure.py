@@ -1,4 +1,5 @@
-"""The shape of the source: sizes of files and functions, a purpose at the top, nothing left to do in comments."""
+"""The shape of the source: short files and functions, a purpose at the top, nothing left to do."""
+
 from __future__ import annotations
 
 import ast
@@ -49,7 +50,11 @@ def test_file_says_its_purpose(path: Path) -> None:
 @pytest.mark.parametrize("path", FILES, ids=name)
 def test_nothing_is_left_to_do_in_comments(path: Path) -> None:
     source = path.read_text(encoding="utf-8")
-    comments = [t for t in tokenize.generate_tokens(io.StringIO(source).readline) if t.type == tokenize.COMMENT]
+    comments = [
+        t
+        for t in tokenize.generate_tokens(io.StringIO(source).readline)
+        if t.type == tokenize.COMMENT
+    ]
     assert [t.string for t in comments if LEFT_TO_DO.search(t.string)] == []
 
 

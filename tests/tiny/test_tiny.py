@@ -1,4 +1,5 @@
-"""One page that shows the whole system works: arrays, a gradient, a training step, the same step compiled."""
+"""One page that shows the whole system works: arrays, a gradient, a training step, jit."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -20,7 +21,9 @@ def test_chain_of_operations() -> None:
 
 def test_matmul() -> None:
     a, b = np.random.default_rng(0).normal(size=(2, 17, 17))
-    np.testing.assert_allclose((lm.asarray(a) @ lm.asarray(b)).numpy(), a @ b, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        (lm.asarray(a) @ lm.asarray(b)).numpy(), a @ b, rtol=1e-12, atol=1e-12
+    )
 
 
 def test_views_do_not_alias() -> None:

@@ -1,0 +1,1 @@
+"""One file a workload: ``measure(quick) -> list[Figure]``, and a function per contestant."""
