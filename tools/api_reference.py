@@ -33,20 +33,7 @@ def modules() -> Iterator[ModuleType]:
 
 
 def markdown(docstring: str) -> str:
-    r"""A docstring (Google style, reStructuredText marks, doctests) as Markdown.
-
-    >>> print(markdown("Sum of ``x``.\n\nArgs:\n    x: a number\n\n>>> f(1)\n1"))
-    Sum of `x`.
-    <BLANKLINE>
-    **Args**
-    <BLANKLINE>
-    - `x`: a number
-    <BLANKLINE>
-    ```pycon
-    >>> f(1)
-    1
-    ```
-    """
+    """A docstring (Google style, reStructuredText marks, doctests) as Markdown."""
     lines: list[str] = []
     example = False
     for line in inspect.cleandoc(docstring).splitlines():
@@ -55,8 +42,9 @@ def markdown(docstring: str) -> str:
             lines.append("```pycon")
             example = True
         elif example and not line.strip():
-            lines.append("```")
+            lines.extend(["```", ""])
             example = False
+            continue
         lines.append(line.strip() if example else _prose(line))
     if example:
         lines.append("```")

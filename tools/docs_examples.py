@@ -83,7 +83,7 @@ def examples(text: str) -> list[tuple[Block, Block | None]]:
     found = list(blocks(text))
     lines = text.splitlines()
     pairs: list[tuple[Block, Block | None]] = []
-    for block, after in zip(found, [*found[1:], None], strict=True):
+    for block, after in zip(found, [*found, None][1:], strict=True):
         if block.language != "python" or block.skipped:
             continue
         follows = after is not None and after.language == "text"

@@ -1,0 +1,289 @@
+"""The support table: what each primitive can do, found by doing it to the samples in its class.
+
+Input: ``PRIMITIVES``. Output: Markdown (``python -m tools.support_table docs/support.md``). A cell
+says "yes" when every sample it applies to passed, "zero" when the derivative is zero wherever it
+exists, "–" when the column does not apply (no floating-point input, a leaf), and "MISSING" with a
+note below the table otherwise. The numbers themselves are checked by tests/ops; here they are
+compared as well, against the interpreter.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+import lamella.ops  # noqa: F401 - registers the primitives
+from lamella.dtypes import ALL, DType, float64
+from lamella.errors import LamellaError
+from lamella.graph.batch import batch
+from lamella.graph.forward import jvp
+from lamella.graph.reverse import vjp
+from lamella.ir.interp import interpret
+from lamella.ir.node import Node
+from lamella.ops import data, full, placeholder
+from lamella.ops.base import PRIMITIVES, Primitive, Sample
+
+Array = npt.NDArray[np.generic]
+
+
+class NotApplicableError(Exception):
+    """A column that says nothing about this primitive."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A sample with its inputs drawn in one element type."""
+
+    op: type[Primitive]
+    sample: Sample
+    dtype: DType
+    arrays: tuple[Array, ...]
+
+    def leaves(self) -> list[Node]:
+        """Fresh input nodes."""
+        found = []
+        for array, dtype in zip(self.arrays, input_dtypes(self.sample, self.dtype), strict=True):
+            found.append(data(array, array.shape, dtype, tracked=dtype.kind == "f"))
+        return found
+
+    def node(self) -> Node:
+        """The node under test on fresh inputs."""
+        return self.sample.build(*self.leaves())
+
+
+@dataclass
+class Row:
+    """What is known of one primitive."""
+
+    name: str
+    kind: str
+    dtypes: str
+    cells: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def input_dtypes(sample: Sample, dtype: DType) -> list[DType]:
+    """The element type of each input of a sample."""
+    own = sample.input_dtypes or (None,) * len(sample.shapes)
+    return [found or dtype for found in own]
+
+
+def draw(sample: Sample, shape: tuple[int, ...], dtype: DType, position: int) -> Array:
+    """Values for one input."""
+    rng = np.random.default_rng([position, *shape])
+    if sample.draw is not None:
+        return np.asarray(sample.draw(rng, shape, dtype, position)).astype(dtype.numpy)
+    if dtype.kind == "b":
+        return rng.integers(0, 2, shape).astype(bool)
+    if dtype.is_integer:
+        low = max(int(sample.low), int(np.iinfo(dtype.numpy).min))
+        return rng.integers(low, int(sample.high) + 1, shape).astype(dtype.numpy)
+    return rng.uniform(sample.low, sample.high, shape).astype(dtype.numpy)
+
+
+def cases(op: type[Primitive], one: DType | None = None) -> Iterator[Case]:
+    """Every sample of a primitive in each of its element types, or in ``one`` of them."""
+    for sample in op.samples():
+        for dtype in sample.dtypes:
+            if one is None or dtype is one:
+                types = input_dtypes(sample, dtype)
+                shapes = zip(sample.shapes, types, strict=True)
+                arrays = tuple(draw(sample, s, d, i) for i, (s, d) in enumerate(shapes))
+                yield Case(op, sample, dtype, arrays)
+
+
+def floats(case: Case) -> list[Node]:
+    """Fresh floating-point inputs, and the node made of them last.
+
+    Raises:
+        NotApplicableError: when there are none, or the result is no floating-point number.
+    """
+    if not case.sample.differentiable or not case.op.differentiable:
+        raise NotApplicableError
+    leaves = case.leaves()
+    node = case.sample.build(*leaves)
+    inputs = [leaf for leaf in leaves if leaf.dtype.kind == "f"]
+    if not inputs or node.dtype.kind != "f":
+        raise NotApplicableError
+    return [*inputs, node]
+
+
+def ones(node: Node) -> Node:
+    """A cotangent or tangent of ones."""
+    return full(1.0, node.shape, node.dtype)
+
+
+def reference(case: Case) -> None:
+    """The meaning in NumPy has the shape and type that the node says."""
+    node = case.node()
+    node.op.check(node)
+    (value,) = interpret([node])
+    if value.shape != node.shape or value.dtype != node.dtype.numpy:
+        raise ValueError(f"{value.dtype}{value.shape} for {node!r}")
+
+
+def gradient(case: Case) -> None:
+    """Reverse and forward mode both exist, and agree on the sum of all derivatives."""
+    *inputs, node = floats(case)
+    back = [g for g in vjp([node], [ones(node)], inputs) if g is not None]
+    (forth,) = jvp([node], inputs, [ones(leaf) for leaf in inputs])
+    if not back or forth is None:
+        return
+    left = sum(float(value.astype(np.float64).sum()) for value in interpret(back))
+    right = float(interpret([forth])[0].astype(np.float64).sum())
+    if not np.isclose(left, right, rtol=1e-6, atol=1e-6, equal_nan=True):
+        raise ValueError(f"reverse mode says {left}, forward mode {right}")
+
+
+def second(case: Case) -> None:
+    """The gradient has a gradient."""
+    *inputs, node = floats(case)
+    first = [g for g in vjp([node], [ones(node)], inputs) if g is not None]
+    interpret([g for g in vjp(first, [ones(g) for g in first], inputs) if g is not None])
+
+
+def batching(case: Case) -> None:
+    """A batch of two equal inputs gives two equal results."""
+    if not case.arrays:
+        raise NotApplicableError
+    inputs = [placeholder(leaf.shape, leaf.dtype) for leaf in case.leaves()]
+    node = case.sample.build(*inputs)
+    doubled = [np.stack([array, array]) for array in case.arrays]
+    pairs = zip(inputs, doubled, strict=True)
+    stacked = {leaf: data(array, array.shape, leaf.dtype) for leaf, array in pairs}
+    (result,) = interpret(batch([node], stacked, 2))
+    (single,) = interpret([case.node()])
+    np.testing.assert_array_equal(result, np.stack([single, single]))
+
+
+def close(value: Array, wanted: Array, dtype: DType) -> None:
+    """Raise unless the compiled value is the interpreter's, within the element type."""
+    rtol = {64: 1e-11, 32: 2e-5}.get(dtype.bits, 2e-2) if dtype.kind == "f" else 0.0
+    left, right = (a.astype(np.float64) if dtype.kind == "f" else a for a in (value, wanted))
+    np.testing.assert_allclose(left, right, rtol=rtol, atol=rtol, equal_nan=True)
+
+
+def llvm(case: Case) -> None:
+    """The compiled program gives the interpreter's value."""
+    from lamella.runtime.buffer import from_numpy
+    from lamella.runtime.evaluate import evaluate
+
+    leaves = case.leaves()
+    for leaf in leaves:
+        leaf.value = from_numpy(np.ascontiguousarray(leaf.value))
+        leaf.tracked = False
+    node = case.sample.build(*leaves)
+    (wanted,) = interpret([case.node()])
+    evaluate([node])
+    close(node.value.numpy(node.shape, node.dtype), wanted, node.dtype)
+
+
+COLUMNS: dict[str, tuple[Callable[[Case], None], bool]] = {
+    "reference": (reference, False),  # in every element type
+    "gradient": (gradient, True),  # in float64 only
+    "second gradient": (second, True),
+    "batching": (batching, True),
+    "compiled": (llvm, False),
+}
+
+
+def attempt(check: Callable[[Case], None], found: Sequence[Case]) -> tuple[str, str]:
+    """The cell of one column, and a note when something is missing."""
+    applied = False
+    for case in found:
+        try:
+            check(case)
+            applied = True
+        except NotApplicableError:
+            continue
+        except (LamellaError, AssertionError, ValueError, TypeError, NotImplementedError) as error:
+            first = " ".join(str(error).split())[:200]
+            return "MISSING", f"{case.dtype.name} {case.sample.note or case.sample.shapes}: {first}"
+    return ("yes" if applied else "–"), ""
+
+
+def row(name: str, op: type[Primitive]) -> Row:
+    """Everything about one primitive."""
+    every = list(cases(op))
+    types = {
+        dtype for case in every for dtype in (case.dtype, *input_dtypes(case.sample, case.dtype))
+    }
+    made = Row(name, op.kind, " ".join(d.name for d in ALL if d in types))
+    for column, (check, double) in COLUMNS.items():
+        chosen = list(cases(op, float64)) if double else every
+        cell, note = attempt(check, chosen or every)
+        if column.endswith("gradient") and cell == "–" and not op.differentiable:
+            cell = "zero" if "float64" in made.dtypes else "–"
+        made.cells[column] = cell
+        if note:
+            made.notes.append(f"`{name}`, {column}: {note}")
+    return made
+
+
+def rows() -> list[Row]:
+    """The rows of all primitives that have samples, by kind and name."""
+    found = [row(name, op) for name, op in PRIMITIVES.items() if any(True for _ in op.samples())]
+    return sorted(found, key=lambda made: (made.kind, made.name))
+
+
+def groups(dtypes: str) -> str:
+    """Element types, shortened to groups where a whole group is there.
+
+    >>> groups("float16 bfloat16 float32 float64 int64")
+    'floats, int64'
+    """
+    left = dtypes.split()
+    shown = []
+    for title, chosen in (
+        ("all", ALL),
+        ("integers", [d for d in ALL if d.is_integer]),
+        ("floats", [d for d in ALL if d.is_floating]),
+    ):
+        names = [d.name for d in chosen]
+        if set(names) <= set(left):
+            shown.append(title)
+            left = [name for name in left if name not in names]
+    return ", ".join(shown + left)
+
+
+def markdown(table: Sequence[Row]) -> str:
+    """The page."""
+    lines = [
+        "# Support table",
+        "",
+        "Written by `make support`, from the samples in each primitive's class; a test holds this",
+        "page to what it finds. Everything else is composed of these primitives and has their rules.",
+        "",
+        "- *yes*: done to every sample, and the values agree; *zero*: the derivative is zero where it",
+        "  exists; *–*: the column does not apply.",
+        "- *gradient* means reverse and forward mode; *batching* is `vmap`; *compiled* is what `lm.jit`",
+        "  and lazy evaluation run, compared with the interpreter.",
+        "",
+        f"| primitive | kind | {' | '.join(COLUMNS)} | element types |",
+        f"| --- | --- |{' --- |' * (len(COLUMNS) + 1)}",
+    ]
+    for made in table:
+        cells = " | ".join(made.cells[column] for column in COLUMNS)
+        lines.append(f"| `{made.name}` | {made.kind} | {cells} | {groups(made.dtypes)} |")
+    notes = [f"- {note}" for made in table for note in made.notes]
+    if notes:
+        lines += ["", "## Missing", "", *notes]
+    return "\n".join(lines) + "\n"
+
+
+def main(path: str) -> int:
+    """Write the page; 1 when something is missing."""
+    table = rows()
+    Path(path).write_text(markdown(table), encoding="utf-8")
+    missing = [note for made in table for note in made.notes]
+    print(f"{len(table)} primitives, {len(missing)} missing", *missing, sep="\n")
+    return 1 if missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
