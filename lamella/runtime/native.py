@@ -20,6 +20,8 @@ from lamella.runtime.native_ir import runtime_ir
 
 __all__ = ["Native", "compile_ir_text", "load_object", "native"]
 
+# ELF; Mach-O; COFF for x86-64 and AArch64
+_OBJECT_MAGICS: Final = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\x64\x86", b"\x64\xaa")
 _engines: Final[list[object]] = []  # loaded code lives as long as the process
 
 
@@ -69,6 +71,8 @@ def load_object(data: bytes) -> Callable[[str], int]:
         CompilerError: if the object is not one for this machine.
     """
     llvm = _llvm()
+    if not data.startswith(_OBJECT_MAGICS):  # LLVM itself would crash on it
+        raise CompilerError("[native] not an object file: its first bytes are unknown")
     try:
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
         engine.add_object_file(llvm.ObjectFileRef.from_data(data))

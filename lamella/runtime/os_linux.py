@@ -104,7 +104,7 @@ def _groups(controller: str) -> list[str]:
             continue
         root = f"/sys/fs/cgroup/{controller}" if names else "/sys/fs/cgroup"
         parts = [part for part in path.split("/") if part]
-        folders += [f"{root}/{'/'.join(parts[:i])}" for i in range(len(parts), -1, -1)]
+        folders += ["/".join([root, *parts[:i]]) for i in range(len(parts), -1, -1)]
     return folders
 
 
