@@ -1,7 +1,7 @@
 """Every primitive's builder, and what is composed of them: the vocabulary of graphs.
 
-Builders take and return nodes; they check shapes and dtypes and do not promote. Import this module as
-``from lamella import ops`` and write ``ops.add(a, b)``; each module below lists its names in ``__all__``.
+Builders take and return nodes; they check shapes and dtypes and do not promote. Import this module
+as ``from lamella import ops`` and write ``ops.add(a, b)``; each module below lists its names.
 """
 # ruff: noqa: F403, I001
 # The order matters: a module may use those above it while it is imported, all others when it runs.
@@ -9,10 +9,22 @@ from lamella.ops.leaf import *
 from lamella.ops.arithmetic import *
 from lamella.ops.comparison import *
 from lamella.ops.convert import *
+from lamella.ops.bitwise import *
+from lamella.ops.rounding import *
+from lamella.ops.exponential import *
+from lamella.ops.trigonometric import *
+from lamella.ops.power import *
+from lamella.ops.reduce import *
+from lamella.ops.cumulative import *
+from lamella.ops.sorting import *
 
-# -- movement, indexing, contraction, convolution, windows, random ----------------------------------
+# -- movement, indexing, contraction, convolution, windows, random -------------------------------
 from lamella.ops.movement import *
 from lamella.ops.slicing import *
 from lamella.ops.joining import *
 from lamella.ops.gather import *
 from lamella.ops.scatter import *
+from lamella.ops.contraction import *
+from lamella.ops.convolution import *
+from lamella.ops.window import *
+from lamella.ops.random import *

@@ -15,7 +15,7 @@ from lamella.dtypes import ALL, FLOATS, bool_
 from lamella.errors import DTypeError
 from lamella.ir.loops import Expr, apply
 from lamella.ir.node import Node, make
-from lamella.ops.base import Needs, Sample
+from lamella.ops.base import Array, Needs, Sample
 from lamella.ops.families import (
     Elementwise,
     broadcast,

@@ -1,0 +1,1 @@
+"""Transformations of graphs: from nodes to nodes, without tensors or values."""

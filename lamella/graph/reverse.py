@@ -1,0 +1,99 @@
+"""Reverse-mode differentiation: from the cotangents of outputs to those of inputs, as a graph.
+
+Input: outputs, their cotangents, the nodes to differentiate by. Output: one cotangent per such node, or
+None where the outputs do not depend on it. The result is an ordinary graph: it can be differentiated
+again. Only tracked nodes are walked, each once, users before inputs, in an order that depends on the
+graph alone, so sums of cotangents always have the same order.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lamella import ops
+from lamella.errors import ShapeError
+from lamella.ir.node import Node
+
+__all__ = ["vjp"]
+
+
+def vjp(
+    outputs: Sequence[Node], cotangents: Sequence[Node | None], wrt: Sequence[Node]
+) -> list[Node | None]:
+    """The cotangents of ``wrt``: for each, the sum over outputs of cotangent · d output / d wrt.
+
+    Args:
+        outputs: nodes; those not floating point or not tracked contribute nothing.
+        cotangents: for each output a node of its shape and dtype, or None for zero.
+        wrt: nodes to differentiate by.
+
+    Raises:
+        ShapeError: if a cotangent does not have its output's shape and dtype.
+        MissingRuleError: if a primitive on the way has no derivative.
+
+    >>> from lamella.dtypes import float64
+    >>> x = ops.mark(ops.constant(3.0, float64))
+    >>> (g,) = vjp([ops.multiply(x, x)], [ops.constant(1.0, float64)], [x])
+    >>> from lamella.ir.interp import interpret
+    >>> float(interpret([g])[0])
+    6.0
+    """
+    found: dict[Node, Node] = {}
+    for output, cotangent in zip(outputs, cotangents, strict=True):
+        if cotangent is not None:
+            _check(output, cotangent)
+            _add(found, output, cotangent)
+    targets = set(wrt)
+    order, on_path = _paths([o for o in outputs if o in found], targets)
+    for node in reversed(order):
+        cotangent = found.get(node)
+        if cotangent is None or not node.inputs or not node.op.differentiable:
+            continue
+        needs = tuple(source in on_path for source in node.inputs)
+        if any(needs):
+            for source, part in zip(node.inputs, _pull(node, cotangent, needs), strict=True):
+                if part is not None and source in on_path:
+                    _add(found, source, part)
+        if node not in targets:
+            del found[node]
+    return [found.get(node) for node in wrt]
+
+
+def _pull(node: Node, cotangent: Node, needs: tuple[bool, ...]) -> Sequence[Node | None]:
+    return node.op.vjp(node, cotangent, needs)
+
+
+def _check(output: Node, cotangent: Node) -> None:
+    if cotangent.shape != output.shape or cotangent.dtype is not output.dtype:
+        raise ShapeError(
+            f"[vjp] a cotangent of {cotangent.dtype.name}{list(cotangent.shape)} was given for an "
+            f"output of {output.dtype.name}{list(output.shape)}; they must agree"
+        )
+
+
+def _add(found: dict[Node, Node], node: Node, cotangent: Node) -> None:
+    before = found.get(node)
+    found[node] = cotangent if before is None else ops.add(before, cotangent)
+
+
+def _paths(outputs: Sequence[Node], targets: set[Node]) -> tuple[list[Node], set[Node]]:
+    """Tracked nodes below ``outputs``, inputs first, and those from which a target is reached.
+
+    Nodes that hold a value are entered too: tracked ones keep their inputs.
+    """
+    order: list[Node] = []
+    on_path: set[Node] = set()
+    seen: set[Node] = set()
+    stack: list[tuple[Node, bool]] = [(node, False) for node in reversed(outputs)]
+    while stack:
+        node, expanded = stack.pop()
+        if expanded:
+            order.append(node)
+            if node in targets or any(source in on_path for source in node.inputs):
+                on_path.add(node)
+            continue
+        if node in seen or not (node.tracked or node in targets):
+            continue
+        seen.add(node)
+        stack.append((node, True))
+        stack.extend((source, False) for source in reversed(node.inputs))
+    return order, on_path

@@ -1,0 +1,478 @@
+"""Reductions along axes: sum, prod, max, min, any, all, argmax, argmin. Reduced axes vanish.
+
+Input: a node and its axes (None: all; no axes: the node itself). float16 and bfloat16 sums and products
+accumulate in float32; integers wrap. Derivatives: equal maxima share it equally; that of ``prod`` uses
+exclusive products, so zeros do no harm. Argmax and argmin give the first position as int64; nan wins.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from lamella import ops
+from lamella.dtypes import ALL, FLOATS, INTEGERS, DType, bool_, int64, uint8
+from lamella.errors import DTypeError, ShapeError
+from lamella.ir.dim import Shape, Size, product
+from lamella.ir.loops import Const
+from lamella.ir.node import Node, make
+from lamella.ops.base import Array, Kind, Needs, Primitive, Sample
+from lamella.ops.families import Linear, accumulator, check_fits, normalize_axes
+from lamella.ops.leaf import constant
+from lamella.ops.sampling import special
+
+__all__ = [
+    "ArgMax", "ArgMin", "ReduceAll", "ReduceAny", "ReduceMax", "ReduceMin", "ReduceProd",
+    "ReduceSum", "argmax", "argmin", "expand", "lowest", "reduce_all", "reduce_any", "reduce_max",
+    "reduce_min", "reduce_prod", "reduce_sum",
+]  # fmt: skip
+
+NUMBERS = (*INTEGERS, *FLOATS)
+
+
+def _remaining(shape: Shape, axes: Sequence[int]) -> Shape:
+    return tuple(size for axis, size in enumerate(shape) if axis not in axes)
+
+
+def expand(x: Node, axes: Sequence[int], shape: Shape) -> Node:
+    """A reduced value put back at every position of the reduced axes of ``shape``.
+
+    >>> expand(constant(1.0, FLOATS[3]), (0,), (4,)).shape
+    (4,)
+    """
+    kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+    return ops.broadcast_to(ops.reshape(x, kept), shape)
+
+
+def _wide(array: Array) -> Array:
+    return array if array.dtype.kind in "biu" or array.dtype.itemsize > 2 else array.astype("f4")
+
+
+def lowest(dtype: DType, sign: int) -> Const:
+    """The identity of max (``sign`` -1) or min (+1) in ``dtype``."""
+    if dtype.kind == "f":
+        return Const(sign * float("inf"), accumulator(dtype))
+    limits = np.iinfo(dtype.name)
+    return Const(int(limits.min if sign < 0 else limits.max), dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction(Primitive):
+    """A fold along ``axes`` (ascending, not negative)."""
+
+    kind: ClassVar[Kind] = "reduction"
+    kinds: ClassVar[str] = "iuf"
+    axes: tuple[int, ...]
+
+    def check(self, node: Node) -> None:
+        """The remaining axes in order."""
+        x = node.inputs[0]
+        normalize_axes(self.name, self.axes, x.ndim)
+        if x.dtype.kind not in self.kinds:
+            raise DTypeError(f"[{self.name}] does not take {x.dtype.name}; cast it first")
+        check_fits(node, _remaining(x.shape, self.axes), x.dtype)
+
+    def batch(self, node: Node, args: Sequence[Node], batched: Needs, size: Size) -> Node:
+        """The same axes, one further on."""
+        op = replace(self, axes=tuple(axis + 1 for axis in self.axes))
+        return make(op, (args[0],), (size, *node.shape), node.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceSum(Linear, Reduction):
+    """The sum."""
+
+    name: ClassVar[str] = "reduce_sum"
+    kind: ClassVar[Kind] = "reduction"
+
+    def reference(self, *arrays: Array, shape: tuple[int, ...], dtype: DType) -> Array:
+        """``np.sum``."""
+        with np.errstate(all="ignore"):
+            wide = _wide(arrays[0])
+            return np.asarray(np.sum(wide, axis=self.axes, dtype=wide.dtype)).astype(dtype.numpy)
+
+    def transpose(self, node: Node, cotangent: Node, needs: Needs) -> Sequence[Node | None]:
+        """The cotangent at every position."""
+        return (expand(cotangent, self.axes, node.inputs[0].shape),)
+
+    def fold(self, node: Node) -> tuple[str, Const]:
+        """``add`` from 0."""
+        dtype = accumulator(node.dtype)
+        return "add", Const(0.0 if dtype.kind == "f" else 0, dtype)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Axes in every place, empty ones, special values."""
+        yield from _reductions(reduce_sum, NUMBERS, empty=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceProd(Reduction):
+    """The product."""
+
+    name: ClassVar[str] = "reduce_prod"
+
+    def reference(self, *arrays: Array, shape: tuple[int, ...], dtype: DType) -> Array:
+        """``np.prod``."""
+        with np.errstate(all="ignore"):
+            wide = _wide(arrays[0])
+            return np.asarray(np.prod(wide, axis=self.axes, dtype=wide.dtype)).astype(dtype.numpy)
+
+    def vjp(self, node: Node, cotangent: Node, needs: Needs) -> Sequence[Node | None]:
+        """The cotangent times the product of all other elements."""
+        x = node.inputs[0]
+        return (ops.multiply(expand(cotangent, self.axes, x.shape), _others(x, self.axes)),)
+
+    def jvp(self, node: Node, tangents: Sequence[Node | None]) -> Node | None:
+        """The sum of each tangent times the product of all other elements."""
+        (tangent,) = tangents
+        if tangent is None:
+            return None
+        return reduce_sum(ops.multiply(tangent, _others(node.inputs[0], self.axes)), self.axes)
+
+    def fold(self, node: Node) -> tuple[str, Const]:
+        """``mul`` from 1."""
+        dtype = accumulator(node.dtype)
+        return "mul", Const(1.0 if dtype.kind == "f" else 1, dtype)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """As for sum, and one or two zeros among the factors."""
+        yield from _reductions(reduce_prod, NUMBERS, empty=True)
+
+        def zeros(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, _: int) -> Array:
+            x = rng.uniform(0.5, 1.5, shape)
+            x[0, 1] = x[1, 0] = x[1, 2] = 0.0
+            return np.asarray(x)
+
+        yield Sample(((3, 4),), lambda x: reduce_prod(x, 1), FLOATS, draw=zeros, note="zeros")
+
+
+def _others(x: Node, axes: tuple[int, ...]) -> Node:
+    """At each position the product along ``axes`` of all the other elements; safe with zeros."""
+    kept = tuple(axis for axis in range(x.ndim) if axis not in axes)
+    order = (*kept, *axes)
+    moved = ops.permute(x, order)
+    flat = ops.reshape(moved, (*(x.shape[a] for a in kept), product(tuple(x.shape[a] for a in axes))))
+    last = flat.ndim - 1
+    before = ops.cumprod(ops.shift(flat, last, 1.0), last)
+    after = ops.cumprod(ops.shift(flat, last, 1.0, reverse=True), last, reverse=True)
+    found = ops.reshape(ops.multiply(before, after), moved.shape)
+    return ops.permute(found, tuple(order.index(axis) for axis in range(x.ndim)))
+
+
+@dataclass(frozen=True, slots=True)
+class Extremum(Reduction):
+    """The largest or smallest element; equal ones share the derivative equally."""
+
+    def vjp(self, node: Node, cotangent: Node, needs: Needs) -> Sequence[Node | None]:
+        """The cotangent shared among the positions that hold the result."""
+        x = node.inputs[0]
+        held, count = _holders(node, self.axes)
+        share = expand(ops.divide(cotangent, count), self.axes, x.shape)
+        return (ops.where(held, share, constant(0, x.dtype)),)
+
+    def jvp(self, node: Node, tangents: Sequence[Node | None]) -> Node | None:
+        """The mean of the tangents at the positions that hold the result."""
+        (tangent,) = tangents
+        if tangent is None:
+            return None
+        held, count = _holders(node, self.axes)
+        kept = ops.where(held, tangent, constant(0, node.dtype))
+        return ops.divide(reduce_sum(kept, self.axes), count)
+
+
+def _holders(node: Node, axes: tuple[int, ...]) -> tuple[Node, Node]:
+    x = node.inputs[0]
+    held = ops.equal(x, expand(node, axes, x.shape))
+    return held, reduce_sum(ops.cast(held, x.dtype), axes)
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceMax(Extremum):
+    """The largest element; nan if there is one."""
+
+    name: ClassVar[str] = "reduce_max"
+
+    def reference(self, *arrays: Array, shape: tuple[int, ...], dtype: DType) -> Array:
+        """``np.max``."""
+        return np.asarray(np.max(_wide(arrays[0]), axis=self.axes)).astype(dtype.numpy)
+
+    def fold(self, node: Node) -> tuple[str, Const]:
+        """``max`` from the lowest value."""
+        return "max", lowest(node.dtype, -1)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Axes in every place, ties, special values."""
+        yield from _reductions(reduce_max, NUMBERS)
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceMin(Extremum):
+    """The smallest element; nan if there is one."""
+
+    name: ClassVar[str] = "reduce_min"
+
+    def reference(self, *arrays: Array, shape: tuple[int, ...], dtype: DType) -> Array:
+        """``np.min``."""
+        return np.asarray(np.min(_wide(arrays[0]), axis=self.axes)).astype(dtype.numpy)
+
+    def fold(self, node: Node) -> tuple[str, Const]:
+        """``min`` from the highest value."""
+        return "min", lowest(node.dtype, 1)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Axes in every place, ties, special values."""
+        yield from _reductions(reduce_min, NUMBERS)
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceAny(Reduction):
+    """Whether any element holds (bool)."""
+
+    name: ClassVar[str] = "reduce_any"
+    kinds: ClassVar[str] = "b"
+    differentiable: ClassVar[bool] = False
+
+    def reference(self, *arrays: Array, shape: tuple[int, ...], dtype: DType) -> Array:
+        """``np.any``."""
+        return np.asarray(np.any(arrays[0], axis=self.axes))
+
+    def fold(self, node: Node) -> tuple[str, Const]:
+        """``or`` from false."""
+        return "or", Const(False, bool_)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Bool."""
+        yield from _reductions(reduce_any, (bool_,), empty=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceAll(Reduction):
+    """Whether all elements hold (bool)."""
+
+    name: ClassVar[str] = "reduce_all"
+    kinds: ClassVar[str] = "b"
+    differentiable: ClassVar[bool] = False
+
+    def reference(self, *arrays: Array, shape: tuple[int, ...], dtype: DType) -> Array:
+        """``np.all``."""
+        return np.asarray(np.all(arrays[0], axis=self.axes))
+
+    def fold(self, node: Node) -> tuple[str, Const]:
+        """``and`` from true."""
+        return "and", Const(True, bool_)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Bool."""
+        yield from _reductions(reduce_all, (bool_,), empty=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ArgExtremum(Primitive):
+    """The first position along ``axis`` of an extremum, int64; a nan counts as the extremum."""
+
+    kind: ClassVar[Kind] = "reduction"
+    differentiable: ClassVar[bool] = False
+    axis: int
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The axis as every reduction names it."""
+        return (self.axis,)
+
+    def check(self, node: Node) -> None:
+        """The remaining axes in order, int64."""
+        x = node.inputs[0]
+        normalize_axes(self.name, self.axis, x.ndim)
+        check_fits(node, _remaining(x.shape, (self.axis,)), int64)
+
+    def batch(self, node: Node, args: Sequence[Node], batched: Needs, size: Size) -> Node:
+        """The same axis, one further on."""
+        op = replace(self, axis=self.axis + 1)
+        return make(op, (args[0],), (size, *node.shape), node.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class ArgMax(ArgExtremum):
+    """The first position of the largest element."""
+
+    name: ClassVar[str] = "argmax"
+
+    def reference(self, *arrays: Array, shape: tuple[int, ...], dtype: DType) -> Array:
+        """``np.argmax``."""
+        return np.asarray(np.argmax(_wide(arrays[0]), axis=self.axis)).astype(np.int64)
+
+    def fold(self, node: Node) -> tuple[str, Const]:
+        """``argmax`` from the lowest value."""
+        return "argmax", lowest(node.inputs[0].dtype, -1)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Ties and nans."""
+        yield from _positions(argmax)
+
+
+@dataclass(frozen=True, slots=True)
+class ArgMin(ArgExtremum):
+    """The first position of the smallest element."""
+
+    name: ClassVar[str] = "argmin"
+
+    def reference(self, *arrays: Array, shape: tuple[int, ...], dtype: DType) -> Array:
+        """``np.argmin``."""
+        return np.asarray(np.argmin(_wide(arrays[0]), axis=self.axis)).astype(np.int64)
+
+    def fold(self, node: Node) -> tuple[str, Const]:
+        """``argmin`` from the highest value."""
+        return "argmin", lowest(node.inputs[0].dtype, 1)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Ties and nans."""
+        yield from _positions(argmin)
+
+
+def _reductions(
+    build: Callable[[Node, object], Node], dtypes: Sequence[DType], empty: bool = False
+) -> Iterator[Sample]:
+    cases: list[tuple[tuple[int, ...], int | tuple[int, ...] | None]] = [
+        ((17,), 0), ((2, 3, 5), 2), ((2, 3, 5), 0), ((2, 3, 5), 1), ((2, 3, 5), (0, 2)),
+        ((2, 3, 5), None), ((4, 1), 1), ((0, 3), 1), ((), None),
+    ]  # fmt: skip
+    cases += [((0, 3), 0), ((0,), None)] if empty else []
+    for shape, axes in cases:
+        yield Sample((shape,), lambda x, a=axes: build(x, a), tuple(dtypes))
+    yield Sample(((12, 12),), lambda x: build(x, 1), tuple(dtypes), draw=special, rtol=1e-2,
+                 differentiable=False, note="special values")  # fmt: skip
+
+
+def _positions(build: Callable[[Node, int], Node]) -> Iterator[Sample]:
+    for shape, axis in (((17,), 0), ((2, 3, 5), 1), ((0, 3), 1), ((4, 6), -1)):
+        yield Sample((shape,), lambda x, a=axis: build(x, a), ALL, differentiable=False)
+    yield Sample(((12, 12),), lambda x: build(x, 1), ALL, draw=special, differentiable=False,
+                 note="special values")  # fmt: skip
+
+
+def _reduce(op: type[Reduction], x: Node, axes: int | Sequence[int] | None) -> Node:
+    if x.dtype.kind not in op.kinds:
+        raise DTypeError(
+            f"[{op.name}] does not take {x.dtype.name}; cast it with .astype(...) first, for "
+            "example to int64"
+        )
+    found = tuple(sorted(normalize_axes(op.name, axes, x.ndim)))
+    if not found:
+        return x
+    return make(op(found), (x,), _remaining(x.shape, found), x.dtype)
+
+
+def _not_empty(name: str, x: Node, axes: int | Sequence[int] | None) -> None:
+    for axis in normalize_axes(name, axes, x.ndim):
+        if x.shape[axis] == 0:
+            raise ShapeError(
+                f"[{name}] axis {axis} of shape {x.shape} is empty, so there is no element to "
+                "return; reduce another axis or concatenate an initial value"
+            )
+
+
+def reduce_sum(x: Node, axes: int | Sequence[int] | None = None) -> Node:
+    """The sum along ``axes``, in the dtype of ``x`` (not bool).
+
+    Raises:
+        DTypeError: for bool.
+        ShapeError: for an axis out of range or repeated.
+
+    >>> reduce_sum(iota((2, 3), 0, int64), 1).shape
+    (2,)
+    """
+    return _reduce(ReduceSum, x, axes)
+
+
+def reduce_prod(x: Node, axes: int | Sequence[int] | None = None) -> Node:
+    """The product along ``axes``; errors as :func:`reduce_sum`.
+
+    >>> reduce_prod(iota((2, 3), 0, int64), (0, 1)).shape
+    ()
+    """
+    return _reduce(ReduceProd, x, axes)
+
+
+def reduce_max(x: Node, axes: int | Sequence[int] | None = None) -> Node:
+    """The largest element along ``axes``; nan if there is one. For bool: any.
+
+    Raises:
+        ShapeError: also for an axis known to be empty.
+
+    >>> reduce_max(iota((2, 3), 0, int64), 0).shape
+    (3,)
+    """
+    _not_empty("reduce_max", x, axes)
+    return reduce_any(x, axes) if x.dtype is bool_ else _reduce(ReduceMax, x, axes)
+
+
+def reduce_min(x: Node, axes: int | Sequence[int] | None = None) -> Node:
+    """The smallest element along ``axes``; nan if there is one. For bool: all.
+
+    Raises:
+        ShapeError: also for an axis known to be empty.
+
+    >>> reduce_min(iota((2, 3), 0, int64), 0).shape
+    (3,)
+    """
+    _not_empty("reduce_min", x, axes)
+    return reduce_all(x, axes) if x.dtype is bool_ else _reduce(ReduceMin, x, axes)
+
+
+def reduce_any(x: Node, axes: int | Sequence[int] | None = None) -> Node:
+    """Whether any element along ``axes`` is not 0 -> bool.
+
+    >>> reduce_any(iota((2, 3), 0, int64), 0).dtype
+    lamella.bool
+    """
+    return _reduce(ReduceAny, ops.cast(x, bool_), axes)
+
+
+def reduce_all(x: Node, axes: int | Sequence[int] | None = None) -> Node:
+    """Whether no element along ``axes`` is 0 -> bool.
+
+    >>> reduce_all(iota((2, 3), 0, int64), 0).dtype
+    lamella.bool
+    """
+    return _reduce(ReduceAll, ops.cast(x, bool_), axes)
+
+
+def _position(op: type[ArgExtremum], x: Node, axis: int) -> Node:
+    (found,) = normalize_axes(op.name, axis, x.ndim)
+    _not_empty(op.name, x, axis)
+    source = ops.cast(x, uint8) if x.dtype is bool_ else x
+    return make(op(found), (source,), _remaining(x.shape, (found,)), int64)
+
+
+def argmax(x: Node, axis: int) -> Node:
+    """The first position of the largest element along ``axis``, int64; the first nan wins.
+
+    Raises:
+        ShapeError: for an axis out of range or known to be empty.
+
+    >>> argmax(iota((2, 3), 0, int64), 0).shape
+    (3,)
+    """
+    return _position(ArgMax, x, axis)
+
+
+def argmin(x: Node, axis: int) -> Node:
+    """The first position of the smallest element along ``axis``, int64; the first nan wins.
+
+    Raises:
+        ShapeError: for an axis out of range or known to be empty.
+
+    >>> argmin(iota((2, 3), 0, int64), 0).shape
+    (3,)
+    """
+    return _position(ArgMin, x, axis)

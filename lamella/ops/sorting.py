@@ -1,0 +1,229 @@
+"""Sorting along an axis: the stable ``argsort`` primitive; ``sort`` and ``topk`` compose it.
+
+nan sorts as the greatest: last ascending (as NumPy), first descending. Equal elements keep their order.
+The kernel is a bottom-up merge sort of positions: log2(n) passes, each one serial loop with two cursors
+and no branches. The sorted axis must have a plain size when it is compiled.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from lamella import ops
+from lamella.dtypes import ALL, DType, bool_, int64, uint8
+from lamella.errors import ShapeError
+from lamella.ir import index as ix
+from lamella.ir.dim import Dim, Shape, Size
+from lamella.ir.loops import (
+    Alloc,
+    Assign,
+    Declare,
+    Expr,
+    For,
+    Load,
+    Read,
+    Stmt,
+    Store,
+    apply,
+    cast,
+)
+from lamella.ir.node import Node, make
+from lamella.ops.base import Array, Element, Index, KernelWriter, Kind, Needs, Primitive, Sample
+from lamella.ops.families import accumulator, check_fits, normalize_axes, widen
+from lamella.ops.sampling import special
+
+__all__ = ["ArgSort", "argsort", "sort", "topk"]
+
+
+@dataclass(frozen=True, slots=True)
+class ArgSort(Primitive):
+    """The positions that sort the input along ``axis``, stable, int64."""
+
+    name: ClassVar[str] = "argsort"
+    kind: ClassVar[Kind] = "kernel"
+    differentiable: ClassVar[bool] = False
+    axis: int
+    descending: bool
+
+    def check(self, node: Node) -> None:
+        """The input's shape, int64."""
+        normalize_axes(self.name, self.axis, node.inputs[0].ndim)
+        check_fits(node, node.inputs[0].shape, int64)
+
+    def reference(self, *arrays: Array, shape: tuple[int, ...], dtype: DType) -> Array:
+        """``np.argsort``, stable."""
+        x = arrays[0]
+        if x.dtype.kind not in "biu" and x.dtype.itemsize == 2:
+            x = x.astype(np.float32)
+        if not self.descending:
+            return np.argsort(x, axis=self.axis, kind="stable").astype(np.int64)
+        flipped = np.argsort(np.flip(x, self.axis), axis=self.axis, kind="stable")
+        return np.flip(shape[self.axis] - 1 - flipped, self.axis).astype(np.int64)
+
+    def batch(self, node: Node, args: Sequence[Node], batched: Needs, size: Size) -> Node:
+        """The same axis, one further on."""
+        op = replace(self, axis=self.axis + 1)
+        return make(op, (args[0],), (size, *node.shape), node.dtype)
+
+    def grid(self, node: Node) -> Shape:
+        """All axes but the sorted one."""
+        return tuple(size for axis, size in enumerate(node.shape) if axis != self.axis)
+
+    def kernel(
+        self, node: Node, args: Sequence[Element], at: Index, out: KernelWriter
+    ) -> list[Stmt]:
+        """Copy the keys, then merge runs of 1, 2, 4 … between two arrays of positions."""
+        length = node.shape[self.axis]
+        if isinstance(length, Dim):
+            raise ShapeError(
+                f"[argsort] axis {self.axis} of size {length} is known only when the program runs; "
+                "leave that axis out of dynamic=..."
+            )
+        keys, here, there = (out.temporary(n) for n in ("keys", "order", "merged"))
+        dtype = accumulator(args[0].dtype)
+        statements: list[Stmt] = [Alloc(keys, dtype, max(length, 1), "local")]
+        statements += [Alloc(n, int64, max(length, 1), "local") for n in (here, there)]
+        var = out.var("i", length)
+        key = widen(args[0](self._index(at, var)))
+        copy = (Store(keys, var, key), Store(here, var, var))
+        statements.append(For(var, "serial", copy))
+        merge = _Merge(keys, dtype, length, self.descending, out)
+        width = 1
+        while width < length:
+            statements += merge.statements(here, there, width)
+            here, there, width = there, here, width * 2
+        last = out.var("i", length)
+        statements.append(
+            For(last, "serial", (out.store(self._index(at, last), Load(here, last, int64)),))
+        )
+        return statements
+
+    def _index(self, at: Index, place: Expr) -> Index:
+        return (*at[: self.axis], place, *at[self.axis :])
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Ties, nans, sizes that are no power of 2, both orders."""
+        for descending in (False, True):
+            for shape, axis in (((17,), 0), ((2, 3, 5), 1), ((4, 1), 1), ((0, 3), 0), ((0, 3), 1)):
+                yield Sample(
+                    (shape,), lambda x, a=axis, d=descending: argsort(x, a, d), ALL,
+                    differentiable=False,
+                )  # fmt: skip
+            yield Sample(
+                ((12, 12),), lambda x, d=descending: argsort(x, 0, d), ALL, draw=special,
+                differentiable=False, note="special values",
+            )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Merge:
+    """Writes the passes of the merge sort."""
+
+    keys: str
+    dtype: DType
+    length: int
+    descending: bool
+    out: KernelWriter
+
+    def statements(self, source: str, target: str, width: int) -> list[Stmt]:
+        """Merge neighbouring runs of ``width`` positions of ``source`` into ``target``."""
+        p = self.out.var("p", self.length)
+        left, right = self.out.temporary("left"), self.out.temporary("right")
+        offset = ix.mod(p, 2 * width)
+        base = ix.sub(p, offset)
+        middle = ix.minimum(ix.add(base, width), self.length)
+        end = ix.minimum(ix.add(base, 2 * width), self.length)
+        starts = apply("eq", offset, ix.constant(0), dtype=bool_)
+        cursors: tuple[Stmt, ...] = (
+            Assign(left, _select(starts, base, Read(left, int64))),
+            Assign(right, _select(starts, middle, Read(right, int64))),
+        )
+        i, j = Read(left, int64), Read(right, int64)
+        a, b = self._at(source, i), self._at(source, j)
+        exhausted = apply("le", end, j, dtype=bool_)
+        kept = apply("not", self._before(self._key(b), self._key(a)))
+        from_left = apply("and", apply("lt", i, middle, dtype=bool_), apply("or", exhausted, kept))
+        chosen = self.out.temporary("chosen")
+        take = Read(chosen, int64)
+        step: tuple[Stmt, ...] = (
+            Declare(chosen, int64, cast(from_left, int64)),
+            Store(target, p, _select(apply("ne", take, ix.constant(0), dtype=bool_), a, b)),
+            Assign(left, apply("add", i, take)),
+            Assign(right, apply("add", j, apply("sub", ix.constant(1), take))),
+        )
+        zero = ix.constant(0)
+        return [
+            Declare(left, int64, zero),
+            Declare(right, int64, zero),
+            For(p, "serial", cursors + step),
+        ]
+
+    def _at(self, source: str, cursor: Expr) -> Expr:
+        """The position under a cursor, which may stand just behind the end."""
+        return Load(source, apply("min", cursor, ix.constant(self.length - 1)), int64)
+
+    def _key(self, position: Expr) -> Expr:
+        return Load(self.keys, position, self.dtype)
+
+    def _before(self, x: Expr, y: Expr) -> Expr:
+        """Whether key ``x`` comes strictly before key ``y``."""
+        low, high = (y, x) if self.descending else (x, y)
+        less = apply("lt", low, high, dtype=bool_)
+        if self.dtype.kind != "f":
+            return less
+        number = apply("not", apply("isnan", low, dtype=bool_))
+        return apply("or", less, apply("and", apply("isnan", high, dtype=bool_), number))
+
+
+def _select(condition: Expr, a: Expr, b: Expr) -> Expr:
+    return apply("select", condition, a, b, dtype=int64)
+
+
+def argsort(x: Node, axis: int, descending: bool = False, stable: bool = True) -> Node:
+    """The positions that sort ``x`` along ``axis``, int64; always stable.
+
+    Raises:
+        ShapeError: for an axis out of range.
+
+    >>> argsort(iota((2, 3), 1, int64), 1).dtype
+    lamella.int64
+    """
+    (found,) = normalize_axes("argsort", axis, x.ndim)
+    source = ops.cast(x, uint8) if x.dtype is bool_ else x
+    return make(ArgSort(found, descending), (source,), x.shape, int64)
+
+
+def sort(x: Node, axis: int, descending: bool = False, stable: bool = True) -> Node:
+    """``x`` in order along ``axis``; nan last, descending first.
+
+    >>> sort(iota((2, 3), 1, FLOATS[3]), 1).shape
+    (2, 3)
+    """
+    return ops.take_along_axis(x, argsort(x, axis, descending, stable), axis)
+
+
+def topk(x: Node, k: int, axis: int = -1, largest: bool = True) -> tuple[Node, Node]:
+    """The ``k`` largest (or smallest) elements along ``axis``, in order, and their positions.
+
+    Raises:
+        ShapeError: if ``k`` is negative or greater than the axis, or the axis is out of range.
+
+    >>> [t.shape for t in topk(iota((2, 3), 1, FLOATS[3]), 2)]
+    [(2, 2), (2, 2)]
+    """
+    (found,) = normalize_axes("topk", axis, x.ndim)
+    length = x.shape[found]
+    if k < 0 or (isinstance(length, int) and k > length):
+        raise ShapeError(
+            f"[topk] k = {k} elements of axis {axis} of shape {x.shape}, which has {length}; "
+            f"choose k from 0 to {length}"
+        )
+    order = argsort(x, found, descending=largest)
+    sizes: list[Size] = list(x.shape)
+    sizes[found] = k
+    first = ops.slice(order, [0] * x.ndim, sizes)
+    return ops.take_along_axis(x, first, found), first
