@@ -37,7 +37,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured figure: ``ratio`` of ``subject`` to ``base``; ``wanted`` says which way is good."""
+    """One measured figure: ``ratio`` of ``subject`` to ``base``; ``wanted`` says how good."""
 
     workload: str
     subject: str

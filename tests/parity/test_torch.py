@@ -1,4 +1,4 @@
-"""Comparisons with PyTorch: modules, losses, optimisers and whole training runs from the same numbers."""
+"""Comparisons with PyTorch: modules, losses, optimisers, and training runs from equal numbers."""
 
 from __future__ import annotations
 
