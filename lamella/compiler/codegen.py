@@ -1,0 +1,136 @@
+"""From kernels to machine code in memory.
+
+Input: kernels and a target. Output: the bytes of an object file (what the disk cache keeps), and the addresses of its functions once loaded.
+The text of a kernel is already vectorised, in SSA form and free of invariant code in loops, so no optimisation pipeline runs: only ``sroa`` where a
+kernel keeps arrays in registers. docs/design/ has the measurements behind this.
+"""
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from lamella.compiler.emit.llvm import emit_module, needs_sroa
+from lamella.compiler.emit.target import Target
+from lamella.errors import CompilerError
+from lamella.ir.loops import Kernel
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from llvmlite.binding import LLJIT, ResourceTracker, TargetMachine
+
+__all__ = ["assembly", "compile_ir", "compile_objects", "load_object"]
+
+_lock = threading.RLock()
+_loaded: list[ResourceTracker] = []
+_DEFINED: Final = re.compile(r"^define void @([\w.$]+)\(", re.MULTILINE)
+
+
+@cache
+def _llvm() -> ModuleType:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm
+
+
+@cache
+def _machine(target: Target, level: int) -> TargetMachine:
+    llvm = _llvm()
+    if target.triple != llvm.get_process_triple():
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+    return llvm.Target.from_triple(target.triple).create_target_machine(
+        cpu=target.cpu, features=target.features, opt=level, reloc="pic", codemodel="small"
+    )
+
+
+def compile_ir(text: str, target: Target, *, sroa: bool = False, level: int = 2) -> bytes:
+    """The object of LLVM IR text, for ``load_object``.
+
+    Raises:
+        CompilerError: if LLVM refuses the text.
+    """
+    llvm = _llvm()
+    with _lock:
+        machine = _machine(target, level)
+        try:
+            module = llvm.parse_assembly(text)
+        except RuntimeError as error:
+            raise CompilerError(f"[llvm] the emitted text is not valid: {error}") from error
+        if sroa:
+            options = llvm.create_pipeline_tuning_options(speed_level=0)
+            manager = llvm.create_new_function_pass_manager()
+            manager.add_sroa_pass()
+            builder = llvm.create_pass_builder(machine, options)
+            for function in module.functions:
+                if not function.is_declaration:
+                    manager.run(function, builder)
+        return _pack(_DEFINED.findall(text), bytes(machine.emit_object(module)))
+
+
+def compile_objects(kernels: Sequence[Kernel], target: Target, *, level: int = 2) -> bytes:
+    """One object file with a function per kernel, named as the kernels are.
+
+    Args:
+        kernels: kernels with distinct names.
+        target: what to compile for.
+        level: LLVM's code generation effort, 0 to 3.
+
+    Raises:
+        CompilerError: if a kernel cannot be translated.
+    """
+    return compile_ir(emit_module(kernels, target), target, sroa=needs_sroa(kernels), level=level)
+
+
+def assembly(kernels: Sequence[Kernel], target: Target, *, level: int = 2) -> str:
+    """The assembly text of kernels, for people and tests."""
+    llvm = _llvm()
+    with _lock:
+        module = llvm.parse_assembly(emit_module(kernels, target))
+        return str(_machine(target, level).emit_assembly(module))
+
+
+# -- objects -----------------------------------------------------------------------------------------------------------
+# An object is the names of its functions (ASCII, one a line), an empty line, and the file LLVM wrote.
+def _pack(names: Sequence[str], data: bytes) -> bytes:
+    return "".join(f"{name}\n" for name in names).encode() + b"\n" + data
+
+
+def _unpack(data: bytes) -> tuple[list[str], bytes]:
+    head, mark, rest = data.partition(b"\n\n")
+    if not mark or not rest:
+        raise CompilerError("[load] not an object file of this compiler; remove it from the cache")
+    return head.decode("ascii", "replace").split("\n"), rest
+
+
+@cache
+def _linker() -> LLJIT:
+    llvm = _llvm()
+    machine = llvm.Target.from_default_triple().create_target_machine(opt=2, reloc="pic", codemodel="small")
+    return llvm.create_lljit_compiler(machine, use_jit_link=False, suppress_errors=True)
+
+
+def load_object(data: bytes) -> dict[str, int]:
+    """Load what ``compile_objects`` made for this machine, here or in another process; its functions' addresses by name.
+
+    Loaded code lives as long as the process, because programs hold bare addresses. Objects may define equal names.
+
+    Raises:
+        CompilerError: if the object is damaged or refers to functions outside itself.
+    """
+    names, image = _unpack(data)
+    with _lock:
+        builder = _llvm().JITLibraryBuilder().add_object_img(image)
+        for name in names:
+            builder.export_symbol(name)
+        try:
+            library = builder.link(_linker(), f"objects{len(_loaded)}")
+        except RuntimeError as error:
+            raise CompilerError(f"[load] the object cannot be linked: {error}") from error
+        _loaded.append(library)
+        return {name: int(library[name]) for name in names}

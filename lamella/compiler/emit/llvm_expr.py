@@ -1,0 +1,335 @@
+"""Expressions of loop IR as LLVM values.
+
+Input: expressions, the present meaning of loop variables, and a way to read mutable variables. Output: values (or ramps: affine in the lane).
+An expression object is translated once while its operands keep their meaning: ``mark``/``restore`` bracket the life of a loop
+variable, ``forget`` drops what depends on memory or mutable variables.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from lamella.compiler.emit.llvm_builder import Builder, Ramp, Value, constant, int_constant
+from lamella.compiler.emit.llvm_lanes import children
+from lamella.compiler.emit.llvm_memory import Affine, Memory
+from lamella.compiler.emit.llvm_ops import Operations
+from lamella.dtypes import bool_, int32, int64
+from lamella.errors import CompilerError
+from lamella.ir.dim import Dim, Quotient, Size
+from lamella.ir.index import bounds
+from lamella.ir.numbering import Numbering, checked_indices
+from lamella.ir.loops import Apply, Const, Expr, Extent, Kernel, Linear, Load, Param, Read, Var
+
+__all__ = ["ExpressionWriter"]
+
+Mark = int
+
+
+class ExpressionWriter:
+    """Translates the expressions of one function."""
+
+    def __init__(self, kernel: Kernel, b: Builder, o: Operations, m: Memory, read: Callable[[str], Value]) -> None:
+        self.kernel, self.b, self.o, self.m = kernel, b, o, m
+        self.read_variable = read
+        self.params: dict[str, Value] = {}
+        self.sizes: dict[str, Value] = {}
+        self._vars: dict[str, Value | Ramp] = {}
+        self._pure: dict[int, tuple[Expr, Value | Ramp]] = {}
+        self._log: list[int] = []
+        self._impure: dict[int, tuple[Expr, Value | Ramp]] = {}
+        self._touched = 0
+        self._guards: list[Value] = []
+        self._numbering = Numbering()
+        self._ordinals: dict[int, int] = {}
+        if kernel.faults:
+            self._ordinals = {self._numbering.number(e): k for k, e in enumerate(checked_indices(kernel))}
+
+    # -- the life of translations --------------------------------------------------------------------------------------
+    def bind(self, var: Var, value: Value | Ramp) -> None:
+        """Give a loop variable its present meaning."""
+        self._vars[var.name] = value
+
+    def mark(self) -> Mark:
+        """Before translations that will lose their meaning; give the result to ``restore``."""
+        return len(self._log)
+
+    def restore(self, mark: Mark) -> None:
+        """Drop the translations made since ``mark``."""
+        for key in self._log[mark:]:
+            self._pure.pop(key, None)
+        del self._log[mark:]
+        self._impure.clear()
+
+    def forget(self) -> None:
+        """Memory or a variable has changed."""
+        self._impure.clear()
+
+    def reads(self, exprs: Iterable[Expr]) -> Iterator[Read]:
+        """The variables read in expressions."""
+        stack, seen = list(exprs), set()
+        while stack:
+            e = stack.pop()
+            if id(e) not in seen:
+                seen.add(id(e))
+                if isinstance(e, Read):
+                    yield e
+                stack.extend(children(e))
+
+    # -- values --------------------------------------------------------------------------------------------------------
+    def value(self, expr: Expr) -> Value | Ramp:
+        """The value of an expression here."""
+        key = id(expr)
+        known = self._pure.get(key)
+        if known is not None:
+            return known[1]
+        known = self._impure.get(key)
+        if known is not None:
+            self._touched += 1
+            return known[1]
+        touched = self._touched
+        value = _WRITE[type(expr)](self, expr)
+        if self._touched == touched:
+            self._pure[key] = (expr, value)
+            self._log.append(key)
+        else:
+            self._impure[key] = (expr, value)
+        return value
+
+    def mask(self, expr: Expr) -> Value:
+        """The value of a bool expression, as a scalar or a vector."""
+        return self.b.spread(self.value(expr))
+
+    def _var(self, expr: Var) -> Value | Ramp:
+        return self._vars[expr.name]
+
+    def _const(self, expr: Const) -> Value:
+        return constant(expr.value, expr.dtype)
+
+    def _param(self, expr: Param) -> Value:
+        return self.params[expr.name]
+
+    def _read(self, expr: Read) -> Value:
+        self._touched += 1
+        return self.read_variable(expr.name)
+
+    def _apply(self, expr: Apply) -> Value | Ramp:
+        if expr.op == "checked_index":
+            return self._checked_index(expr)
+        if expr.op == "select":
+            condition = self.value(expr.args[0])
+            if condition.const is not None and not condition.lanes:
+                return self.value(expr.args[1 if condition.const else 2])
+        args = [self.value(a) for a in expr.args]
+        if expr.dtype is int64:
+            quick = self._index_apply(expr, args)
+            if quick is not None:
+                return quick
+        return self.o.apply(expr.op, args, expr.dtype)
+
+    def _load(self, expr: Load) -> Value:
+        self._touched += 1
+        other = constant(0, expr.dtype) if expr.other is None else constant(expr.other.value, expr.dtype)
+        mask = None if expr.mask is None else self.mask(expr.mask)
+        if mask is not None and mask.const is not None:
+            if not mask.const:
+                return other
+            mask = None
+        value = self.m.load(expr.buffer, self.affine(expr.index, expr.mask), mask, other)
+        self._touched += 1
+        return value
+
+    # -- indices -------------------------------------------------------------------------------------------------------
+    def affine(self, expr: Expr, mask: Expr | None = None) -> Affine:
+        """An index by its parts; index faults in it count only where ``mask`` holds."""
+        guard = self.kernel.faults and mask is not None
+        if guard and mask is not None:
+            self._guards.append(self.mask(mask))
+            self.forget()
+        found = Affine()
+        if isinstance(expr, Linear):
+            self._add(found, self.size(expr.const), 1)
+            for coefficient, term in expr.terms:
+                self._add(found, self.value(term), coefficient)
+        else:
+            self._add(found, self.value(expr), 1)
+        if guard:
+            self._guards.pop()
+            self.forget()
+        return found
+
+    def _add(self, total: Affine, value: Value | Ramp, by: Size) -> None:
+        """Add ``by * value`` to an index."""
+        if isinstance(value, Ramp):
+            self._add(total, value.base, by)
+            step = self._scaled(value.stride, by)
+            if isinstance(total.stride, int) and isinstance(step, int):
+                total.stride += step
+            else:
+                total.stride = self.o.binary("add", _as_value(total.stride), _as_value(step))
+        elif value.lanes:
+            scaled = self._product(value, by)
+            total.varying = scaled if total.varying is None else self.o.binary("add", total.varying, scaled)
+        elif isinstance(value.const, int) and isinstance(by, int):
+            total.const += value.const * by
+        else:
+            total.parts.append(self._product(value, by))
+
+    def _scaled(self, stride: int, by: Size) -> int | Value:
+        return stride * by if isinstance(by, int) else self._product(int_constant(stride), by)
+
+    def _product(self, value: Value, by: Size) -> Value:
+        if by == 1:
+            return value
+        factor = self.size(by)
+        if value.const == 1:
+            return factor
+        return self.o.binary("mul", value, self.b.splat(factor, value.lanes))
+
+    def _linear(self, expr: Linear) -> Value | Ramp:
+        return self.gathered(self.affine(expr))
+
+    def gathered(self, index: Affine) -> Value | Ramp:
+        """An index as one value."""
+        base: Value | None = None
+        for part in sorted(index.parts, key=lambda p: p.place):
+            base = part if base is None else self.o.binary("add", base, part)
+        if base is None:
+            base = int_constant(index.const)
+        elif index.const:
+            base = self.o.binary("add", base, int_constant(index.const))
+        lanes = self.m.lanes
+        if isinstance(index.stride, int) and index.varying is None:
+            return base if index.stride == 0 else Ramp(base, index.stride, lanes, self._alignment(index, lanes), base.place)
+        total = index.varying
+        if isinstance(index.stride, Value) or index.stride:
+            steps = self.m.steps(index.stride)
+            total = steps if total is None else self.o.binary("add", total, steps)
+        if total is None:
+            return base
+        return self.o.binary("add", total, self.b.splat(base, lanes)) if base.const != 0 else total
+
+    def _alignment(self, index: Affine, lanes: int) -> int:
+        """What the base of a ramp is certainly a multiple of: the lanes if every part is, else 1."""
+        whole = index.const % lanes == 0 and all(self.multiple(p, lanes) for p in index.parts)
+        return lanes if whole else 1
+
+    def multiple(self, value: Value, of: int) -> bool:
+        """Whether a scalar is known to be a multiple of ``of``."""
+        if isinstance(value.const, int):
+            return value.const % of == 0
+        return self.m.multiples.get(value.text, 1) % of == 0
+
+    def _index_apply(self, expr: Apply, args: list[Value | Ramp]) -> Value | Ramp | None:
+        """int64 operations that keep ramps, or that fit 32 bits because the operands' bounds are known."""
+        op = expr.op
+        if op in ("add", "sub", "mul", "neg") and any(isinstance(a, Ramp) for a in args):
+            return self._ramp_arithmetic(op, args)
+        if op in ("floordiv", "mod") and max(a.lanes for a in args):
+            quick = self.o.apply_ramp(op, args)
+            return quick if quick is not None else self._narrow_division(expr, args)
+        if op in ("floordiv", "mod") and _nonnegative(expr.args[0]):
+            return self._unsigned_division(op, args)
+        return None
+
+    def _ramp_arithmetic(self, op: str, args: list[Value | Ramp]) -> Value | Ramp | None:
+        total = Affine()
+        if op in ("add", "sub"):
+            self._add(total, args[0], 1)
+            self._add(total, args[1], 1 if op == "add" else -1)
+        elif op == "neg":
+            self._add(total, args[0], -1)
+        else:
+            factor, other = (args[0], args[1]) if isinstance(args[0].const, int) else (args[1], args[0])
+            if not isinstance(factor.const, int):
+                return None
+            self._add(total, other, factor.const)
+        return self.gathered(total)
+
+    def _unsigned_division(self, op: str, args: list[Value | Ramp]) -> Value | None:
+        a, b = args
+        if not isinstance(b.const, int) or b.const <= 0 or b.const & (b.const - 1) == 0 or not isinstance(a, Value):
+            return None
+        if a.const is not None or not isinstance(b, Value):
+            return None
+        return self.o.binary("udiv" if op == "floordiv" else "urem", a, b)
+
+    def _narrow_division(self, expr: Apply, args: list[Value | Ramp]) -> Value | None:
+        """Division of int64 lanes that fit 31 bits, as 32-bit lanes: there is no vector instruction for 64."""
+        low, high = bounds(expr.args[0])
+        by = args[1].const
+        if not isinstance(low, int) or not isinstance(high, int) or low < 0 or high >= 1 << 31:
+            return None
+        if not isinstance(by, int) or not 0 < by < 1 << 31 or by & (by - 1) == 0:
+            return None
+        wide = self.b.spread(args[0])
+        narrow = self.b.spread(self.o.apply("cast", (wide,), int32))
+        divisor = self.b.splat(constant(by, int32), narrow.lanes)
+        result = self.o.binary("udiv" if expr.op == "floordiv" else "urem", narrow, divisor)
+        return self.b.spread(self.o.apply("cast", (result,), int64))
+
+    # -- sizes ---------------------------------------------------------------------------------------------------------
+    def size(self, size: Size) -> Value:
+        """The value of a symbolic size."""
+        if isinstance(size, int):
+            return int_constant(size)
+        total: Value | None = None
+        for monomial, coefficient in size.terms.items():
+            product = int_constant(coefficient)
+            for factor in monomial:
+                product = self._times(product, self._factor(factor))
+            total = product if total is None else self.o.binary("add", total, product)
+        if total is None:
+            raise CompilerError(f"[llvm] the size {size} has no terms")
+        return total
+
+    def _times(self, a: Value, b: Value) -> Value:
+        return b if a.const == 1 else self.o.binary("mul", a, b)
+
+    def _factor(self, factor: str | Quotient) -> Value:
+        if isinstance(factor, str):
+            return self.sizes[factor]
+        value = self.o.apply("floordiv", (self.size(factor.numerator), int_constant(factor.denominator)), int64)
+        return self.b.spread(value)
+
+    def extent(self, extent: Extent) -> Value | Ramp:
+        """The value of a loop's extent."""
+        if isinstance(extent, (int, Dim)):
+            return self.size(extent)
+        return self.value(extent)
+
+    # -- checked indices -----------------------------------------------------------------------------------------------
+    def _checked_index(self, expr: Apply) -> Value:
+        """Wrap a negative index; one outside the axis becomes 0 and is reported (without a branch, see ``Memory``)."""
+        self._touched += 1
+        lanes, (a, size) = self.b.uniform_lanes(*(self.value(x) for x in expr.args))
+        zero = self.o.const(0, int64, lanes)
+        wrapped = self.o.select(self.o.compare("icmp slt", a, zero), self.o.binary("add", a, size), a)
+        good = self.o.compare("icmp ult", wrapped, size)
+        bad = self.b.spread(self.o.apply("not", (good,), bool_))
+        for guard in (*self._guards, *([self.m.mask] if self.m.mask is not None else [])):
+            both = self.o.apply("and", (bad, guard), bool_)
+            bad = self.b.spread(both)
+        self.m.report(self.m.any_lane(bad), self._ordinals[self._numbering.number(expr)] + 1)
+        return self.o.select(good, wrapped, zero)
+
+
+def _as_value(stride: int | Value) -> Value:
+    return int_constant(stride) if isinstance(stride, int) else stride
+
+
+def _nonnegative(expr: Expr) -> bool:
+    low, _ = bounds(expr)
+    if isinstance(low, Dim):
+        return all(c >= 0 for c in low.terms.values())
+    return low is not None and low >= 0
+
+
+_WRITE: Final[dict[type, Callable[..., Value | Ramp]]] = {
+    Var: ExpressionWriter._var,
+    Const: ExpressionWriter._const,
+    Param: ExpressionWriter._param,
+    Read: ExpressionWriter._read,
+    Apply: ExpressionWriter._apply,
+    Linear: ExpressionWriter._linear,
+    Load: ExpressionWriter._load,
+}

@@ -1,0 +1,224 @@
+"""How a lanes loop becomes vectors: its pieces, the variables that vary, and partial accumulators.
+
+Input: a ``For`` of kind "lanes". Output: a list of :class:`Piece`, each a loop or one straight run of a number of lanes. The plan depends on the
+loop and the target only, so every emission of a kernel adds in the same order.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from lamella.compiler.emit.target import Target
+from lamella.dtypes import DType
+from lamella.ir.loops import (
+    Accumulate, Alloc, Apply, Assign, Const, Declare, Expr, For, If, Linear, Load, Param, Read, Stmt, Store, Var,
+)  # fmt: skip
+
+__all__ = ["Piece", "Survey", "allocations", "children", "plan", "statements", "stmt_exprs", "survey", "varying_variables"]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a lanes loop.
+
+    ``kind``: "loop" runs over whole groups of ``lanes`` up to the last; "masked" runs over the rest in groups whose last is under a mask;
+    "serial" runs over the rest one by one; "once" is the group at ``start``, of which ``active`` lanes are inside.
+    """
+
+    kind: Literal["loop", "masked", "serial", "once"]
+    lanes: int
+    start: int = 0
+    active: int = 0
+
+
+def statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
+    """Every statement in a body, outermost first."""
+    for stmt in body:
+        yield stmt
+        if isinstance(stmt, For):
+            yield from statements(stmt.body)
+        elif isinstance(stmt, If):
+            yield from statements(stmt.then)
+            yield from statements(stmt.otherwise)
+
+
+def stmt_exprs(stmt: Stmt) -> tuple[Expr, ...]:
+    """The expressions a statement holds itself."""
+    if isinstance(stmt, Store):
+        return (stmt.index, stmt.value) if stmt.mask is None else (stmt.index, stmt.value, stmt.mask)
+    if isinstance(stmt, Declare):
+        return (stmt.init,)
+    if isinstance(stmt, Assign):
+        return (stmt.value,)
+    if isinstance(stmt, Accumulate):
+        return stmt.values
+    if isinstance(stmt, If):
+        return (stmt.condition,)
+    if isinstance(stmt, For) and not isinstance(stmt.var.extent, int) and hasattr(stmt.var.extent, "dtype"):
+        return (stmt.var.extent,)  # type: ignore[return-value]
+    return ()
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """The direct subexpressions."""
+    if isinstance(expr, Apply):
+        return expr.args
+    if isinstance(expr, Linear):
+        return tuple(term for _, term in expr.terms)
+    if isinstance(expr, Load):
+        return (expr.index,) if expr.mask is None else (expr.index, expr.mask)
+    return ()
+
+
+@dataclass(slots=True)
+class Survey:
+    """What is in a lanes loop: element types in memory, number of operations, and accumulations that leave the loop."""
+
+    dtypes: list[DType]
+    operations: int
+    folds: list[Accumulate]
+
+
+def survey(loop: For) -> Survey:
+    """Walk a lanes loop once."""
+    found = Survey([], 0, [])
+    declared: set[str] = set()
+    seen: set[int] = set()
+    for stmt in statements(loop.body):
+        if isinstance(stmt, Declare):
+            declared.add(stmt.name)
+            found.dtypes.append(stmt.dtype)
+        elif isinstance(stmt, Store):
+            found.dtypes.append(stmt.value.dtype)
+        elif isinstance(stmt, Accumulate):
+            found.dtypes.append(stmt.values[0].dtype)
+            found.operations += 1
+            if stmt.names[0] not in declared:
+                found.folds.append(stmt)
+        for expr in stmt_exprs(stmt):
+            _count(expr, found, seen)
+    return found
+
+
+def _count(expr: Expr, found: Survey, seen: set[int]) -> None:
+    stack = [expr]
+    while stack:
+        e = stack.pop()
+        if id(e) in seen:
+            continue
+        seen.add(id(e))
+        if isinstance(e, Apply):
+            found.operations += 1
+        elif isinstance(e, Load):
+            found.dtypes.append(e.dtype)
+        stack.extend(children(e))
+
+
+def _width(found: Survey, target: Target) -> int:
+    """Lanes in one register of the loop's widest ordinary type (16-bit floats are computed in 32)."""
+    sizes = [4 if d.kind == "f" and d.itemsize == 2 else d.itemsize for d in found.dtypes]
+    if not sizes:
+        return target.vector_bytes // 4
+    size = 8 if min(sizes) == 8 else min(max(sizes), 4)
+    return max(target.vector_bytes // size, 2)
+
+
+def _unroll(found: Survey) -> int:
+    """Registers side by side: four partial sums hide the latency of an addition; long bodies need the registers."""
+    if found.folds:
+        return 4 if found.operations <= 12 else 2
+    return 2 if found.operations <= 8 else 1
+
+
+def plan(loop: For, target: Target) -> list[Piece]:
+    """The pieces of a lanes loop, in order."""
+    found = survey(loop)
+    width = _width(found, target)
+    extent = loop.var.extent
+    if not isinstance(extent, int):
+        rest = Piece("masked", width) if target.masked else Piece("serial", 0)
+        return [Piece("loop", width * _unroll(found)), rest]
+    if extent <= 0:
+        return []
+    if extent <= 4 * width:
+        return _straight(extent, width, target)
+    lanes = width * _unroll(found)
+    while lanes > width and extent % lanes and extent % (lanes // 2) == 0:
+        lanes //= 2
+    whole = extent - extent % lanes
+    pieces = [Piece("loop", lanes)] if whole else []
+    return pieces + _rest(whole, extent, width, target)
+
+
+def _straight(extent: int, width: int, target: Target) -> list[Piece]:
+    """A short loop of known extent, written out: one vector when the extent is a power of two or masks are cheap."""
+    if extent == 1:
+        return [Piece("serial", 0)]
+    power = 1 << (extent.bit_length() - 1)
+    if extent == power:
+        return [Piece("once", extent, 0, extent)]
+    if extent < width:
+        return [Piece("once", 2 * power, 0, extent)] if target.masked else _rest(0, extent, width, target)
+    return [Piece("once", power, 0, power), *_rest(power, extent, width, target)]
+
+
+def _rest(start: int, extent: int, width: int, target: Target) -> list[Piece]:
+    """What is left from ``start``: exact vectors of half sizes, then one under a mask or single elements."""
+    pieces = []
+    while extent - start >= width:
+        pieces.append(Piece("once", width, start, width))
+        start += width
+    left = extent - start
+    if not left:
+        return pieces
+    power = 1 << (left.bit_length() - 1)
+    if left == power and left > 1:
+        pieces.append(Piece("once", left, start, left))
+    elif target.masked:
+        pieces.append(Piece("once", max(2 * power, 2), start, left))
+    else:
+        if power >= 4:
+            pieces.append(Piece("once", power, start, power))
+            start += power
+        pieces.append(Piece("serial", 0, start))
+    return pieces
+
+
+def varying_variables(loop: For) -> set[str]:
+    """The variables declared in a lanes loop whose value may differ from lane to lane."""
+    varying: set[str] = set()
+    while True:
+        memo: dict[int, bool] = {}
+        more = set(varying)
+        for stmt in statements(loop.body):
+            names: tuple[str, ...] = ()
+            if isinstance(stmt, (Declare, Assign)):
+                names = (stmt.name,)
+            elif isinstance(stmt, Accumulate):
+                names = stmt.names
+            if names and any(_varies(e, loop.var, varying, memo) for e in stmt_exprs(stmt)):
+                more.update(names)
+        if more == varying:
+            return varying
+        varying = more
+
+
+def _varies(expr: Expr, var: Var, varying: set[str], memo: dict[int, bool]) -> bool:
+    known = memo.get(id(expr))
+    if known is None:
+        if isinstance(expr, Var):
+            known = expr.name == var.name
+        elif isinstance(expr, Read):
+            known = expr.name in varying
+        elif isinstance(expr, (Const, Param)):
+            known = False
+        else:
+            known = any(_varies(e, var, varying, memo) for e in children(expr))
+        memo[id(expr)] = known
+    return known
+
+
+def allocations(body: tuple[Stmt, ...]) -> list[Alloc]:
+    """The scratch memory declared anywhere in a body."""
+    return [stmt for stmt in statements(body) if isinstance(stmt, Alloc)]

@@ -1,0 +1,285 @@
+"""Loads and stores as LLVM text: addresses in steps by loop level, vector accesses, masks, and what may overlap.
+
+Input: a buffer's name and an index in affine form. Output: values, or effects in the innermost scope. The affine parts of an address are
+added from the outermost loop inwards, so that an inner loop keeps one pointer and one offset. A scalar access under a mask reads or
+writes a spare location where the mask is false: no branch is needed in the middle of an expression.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from lamella.compiler.emit.llvm_builder import (
+    Builder, Ramp, Value, constant, int_constant, mangle, memory_type, scalar_type, vtype,
+)  # fmt: skip
+from lamella.compiler.emit.llvm_ops import Operations
+from lamella.dtypes import DType, bool_, int64, uint8
+from lamella.errors import CompilerError
+
+__all__ = ["Affine", "Buffer", "Memory"]
+
+
+@dataclass(slots=True)
+class Affine:
+    """``const + sum(parts) + stride * lane + varying``, in elements."""
+
+    const: int = 0
+    parts: list[Value] = field(default_factory=list)
+    stride: int | Value = 0
+    varying: Value | None = None
+
+
+@dataclass(slots=True)
+class Buffer:
+    """Memory a kernel uses: its pointer, the metadata after each access, and the number of writes so far."""
+
+    pointer: Value
+    dtype: DType
+    metadata: str = ""
+    version: int = 0
+    floor: int = 0  # loads stay in this scope or further in, because a loop around them writes the buffer
+    group: str = ""  # buffers of one group may overlap
+
+
+class Memory:
+    """The buffers of one function and accesses to them."""
+
+    def __init__(self, builder: Builder, operations: Operations) -> None:
+        self.b = builder
+        self.o = operations
+        self.buffers: dict[str, Buffer] = {}
+        self.mask: Value | None = None  # which lanes are inside the loop (None: all)
+        self.lanes = 0  # of the lanes loop under way (0: none)
+        self.multiples: dict[str, int] = {}  # scalars known to be multiples of something (starts of lane groups)
+        self._spare = False
+
+    # -- addresses -----------------------------------------------------------------------------------------------------
+    def address(self, buffer: Buffer, index: Affine, shift: int = 0) -> Value:
+        """The pointer to the element at the index's uniform part plus ``shift``."""
+        element = memory_type(buffer.dtype)
+        pointer = buffer.pointer
+        by_place: dict[int, list[Value]] = {}
+        for part in index.parts:
+            by_place.setdefault(part.place, []).append(part)
+        for place in sorted(by_place):
+            total = by_place[place][0]
+            for part in by_place[place][1:]:
+                total = self.o.binary("add", total, part)
+            text = f"getelementptr {element}, ptr {pointer.text}, i64 {total.text}"
+            pointer = self.b.pure(text, int64, 0, max(place, pointer.place))
+        if index.const + shift:
+            text = f"getelementptr {element}, ptr {pointer.text}, i64 {index.const + shift}"
+            pointer = self.b.pure(text, int64, 0, pointer.place)
+        return pointer
+
+    def _pointers(self, buffer: Buffer, index: Affine) -> Value:
+        """A vector of pointers, one a lane."""
+        base = self.address(buffer, index)
+        offsets = index.varying
+        if isinstance(index.stride, Value) or index.stride:
+            ramp = self.steps(index.stride)
+            offsets = ramp if offsets is None else self.o.binary("add", offsets, ramp)
+        if offsets is None:
+            offsets = self.o.const(0, int64, self.lanes)
+        element, t = memory_type(buffer.dtype), vtype("i64", self.lanes)
+        text = f"getelementptr {element}, ptr {base.text}, {t} {offsets.text}"
+        return self.b.pure(text, int64, self.lanes, max(base.place, offsets.place))
+
+    def steps(self, stride: int | Value) -> Value:
+        """``stride * lane`` in all lanes."""
+        if isinstance(stride, int):
+            return self.b.spread(Ramp(int_constant(0), stride, self.lanes, 1, 0))
+        steps = self.b.spread(Ramp(int_constant(0), 1, self.lanes, 1, 0))
+        return self.o.binary("mul", steps, self.b.splat(stride, self.lanes))
+
+    # -- masks ---------------------------------------------------------------------------------------------------------
+    def _spare_pointer(self) -> str:
+        """A location of one element that nothing else uses."""
+        if not self._spare:
+            self._spare = True
+            self.b.allocas.append("%spare = alloca [8 x i8], align 8")
+        return "%spare"
+
+    def _guarded(self, pointer: Value, mask: Value) -> Value:
+        text = f"select i1 {mask.text}, ptr {pointer.text}, ptr {self._spare_pointer()}"
+        return self.b.pure(text, int64, 0, max(mask.place, pointer.place))
+
+    def _with_lanes(self, mask: Value | None) -> Value | None:
+        """A mask of the access and of the lanes inside the loop together."""
+        if mask is None:
+            return self.mask
+        wide = self.b.splat(mask, self.lanes)
+        return wide if self.mask is None else self.o.binary("and", wide, self.mask)
+
+    def any_lane(self, mask: Value) -> Value:
+        """Whether a mask (scalar or vector) holds anywhere."""
+        if not mask.lanes:
+            return mask
+        t = vtype("i1", mask.lanes)
+        text = self.b.call(f"llvm.vector.reduce.or.v{mask.lanes}i1", "i1", (t, mask.text))
+        return self.b.pure(text, bool_, 0, mask.place)
+
+    def report(self, bad: Value, code: int) -> None:
+        """Store a fault's code where ``bad`` holds, once per scope the check belongs to."""
+        if bad.const is not None and not bad.const:
+            return
+        place = max(bad.place, self.b.top.load_floor)
+        scope = self.b.scopes[place]
+        key = f"fault {code} {bad.text}"
+        if key not in scope.cse:
+            scope.cse[key] = bad
+            text = f"select i1 {bad.text}, ptr {self.buffers['fault'].pointer.text}, ptr {self._spare_pointer()}"
+            pointer = self.b.pure(text, int64, 0, place)
+            scope.lines.append(f"store i64 {code}, ptr {pointer.text}, align 8")
+
+    # -- loads ---------------------------------------------------------------------------------------------------------
+    def load(self, name: str, index: Affine, mask: Value | None, other: Value) -> Value:
+        """``name[index]``, or ``other`` where ``mask`` does not hold."""
+        buffer = self.buffers[name]
+        uniform = index.varying is None and isinstance(index.stride, int) and index.stride == 0
+        if uniform and (mask is None or not mask.lanes):
+            return self._load_scalar(buffer, index, mask, other)
+        if uniform:
+            one = self._load_scalar(buffer, index, self.any_lane(self._checked(mask)), other)
+            return self.o.select(self._checked(mask), self.b.splat(one, self.lanes), self.b.splat(other, self.lanes))
+        wide_other = self.b.splat(other, self.lanes)
+        if index.varying is None and isinstance(index.stride, int) and index.stride in (1, -1):
+            return self._load_row(buffer, index, self._with_lanes(mask), wide_other)
+        return self._gather(buffer, index, self._with_lanes(mask), wide_other)
+
+    def _checked(self, mask: Value | None) -> Value:
+        if mask is None:
+            raise CompilerError("[llvm] a mask was expected")
+        return mask
+
+    def _load(self, buffer: Buffer, text: str, lanes: int, place: int) -> Value:
+        """A load of memory type, converted to its value type (bool is a byte in memory)."""
+        raw = uint8 if buffer.dtype is bool_ else buffer.dtype
+        full = text + buffer.metadata
+        value = self.b.load(full, f"{buffer.version} {text}", raw, lanes, max(place, buffer.floor))
+        if raw is buffer.dtype:
+            return value
+        return self.o.compare("icmp ne", value, self.o.const(0, uint8, lanes))
+
+    def _load_scalar(self, buffer: Buffer, index: Affine, mask: Value | None, other: Value) -> Value:
+        pointer = self.address(buffer, index)
+        if mask is not None:
+            pointer = self._guarded(pointer, mask)
+        text = f"load {memory_type(buffer.dtype)}, ptr {pointer.text}, align {buffer.dtype.itemsize}"
+        value = self._load(buffer, text, 0, pointer.place)
+        return value if mask is None else self.o.select(mask, value, other)
+
+    def _load_row(self, buffer: Buffer, index: Affine, mask: Value | None, other: Value) -> Value:
+        lanes, size = self.lanes, buffer.dtype.itemsize
+        backwards = index.stride == -1
+        pointer = self.address(buffer, index, 1 - lanes if backwards else 0)
+        t = vtype(memory_type(buffer.dtype), lanes)
+        if mask is None:
+            value = self._load(buffer, f"load {t}, ptr {pointer.text}, align {size}", lanes, pointer.place)
+            return self._reversed(value) if backwards else value
+        mask = self._reversed(mask) if backwards else mask
+        fill = self._in_memory(self._reversed(other) if backwards else other)
+        name = f"llvm.masked.load.{mangle(memory_type(buffer.dtype), lanes)}.p0"
+        text = self.b.call(
+            name, t, ("ptr", pointer.text), (vtype("i1", lanes), mask.text), (t, fill.text)
+        ).replace("(ptr %", f"(ptr align {size} %", 1)
+        value = self._load(buffer, text, lanes, max(pointer.place, mask.place, fill.place))
+        return self._reversed(value) if backwards else value
+
+    def _in_memory(self, value: Value) -> Value:
+        """A value as it lies in memory."""
+        if value.dtype is not bool_:
+            return value
+        if value.const is not None:
+            return self.b.splat(constant(int(value.const), uint8), value.lanes)
+        source, wanted = vtype("i1", value.lanes), vtype("i8", value.lanes)
+        return self.b.pure(f"zext {source} {value.text} to {wanted}", uint8, value.lanes, value.place)
+
+    def _reversed(self, value: Value) -> Value:
+        if value.const is not None:
+            return value
+        t = vtype(scalar_type(value.dtype), value.lanes)
+        order = ", ".join(f"i32 {lane}" for lane in reversed(range(value.lanes)))
+        text = f"shufflevector {t} {value.text}, {t} poison, <{value.lanes} x i32> <{order}>"
+        return self.b.pure(text, value.dtype, value.lanes, value.place)
+
+    def _gather(self, buffer: Buffer, index: Affine, mask: Value | None, other: Value) -> Value:
+        lanes = self.lanes
+        pointers = self._pointers(buffer, index)
+        mask = mask or self.o.const(True, bool_, lanes)
+        fill = self._in_memory(other)
+        t = vtype(memory_type(buffer.dtype), lanes)
+        name = f"llvm.masked.gather.{mangle(memory_type(buffer.dtype), lanes)}.v{lanes}p0"
+        text = self.b.call(
+            name, t, (vtype("ptr", lanes), pointers.text), (vtype("i1", lanes), mask.text), (t, fill.text)
+        ).replace("x ptr> %", f"x ptr> align {buffer.dtype.itemsize} %", 1)
+        return self._load(buffer, text, lanes, max(pointers.place, mask.place, fill.place))
+
+    # -- stores --------------------------------------------------------------------------------------------------------
+    def store(self, name: str, index: Affine, value: Value, mask: Value | None) -> None:
+        """``name[index] = value`` where ``mask`` holds."""
+        buffer = self.buffers[name]
+        uniform = index.varying is None and isinstance(index.stride, int) and index.stride == 0
+        if uniform and (value.lanes or (mask is not None and mask.lanes)):
+            raise CompilerError(f"[llvm] the lanes of a loop all store to one element of {name!r}")
+        if uniform:
+            self._store_scalar(buffer, index, self._in_memory(value), mask)
+        else:
+            wide = self._in_memory(self.b.splat(value, self.lanes))
+            if index.varying is None and isinstance(index.stride, int) and index.stride in (1, -1):
+                self._store_row(buffer, index, wide, self._with_lanes(mask))
+            else:
+                self._scatter(buffer, index, wide, self._with_lanes(mask))
+        self.written([name])
+
+    def written(self, names: Iterable[str]) -> None:
+        """Loads from these buffers (and any that may overlap them) must be done again."""
+        groups = {self.buffers[name].group for name in names if name in self.buffers}
+        for buffer in self.buffers.values():
+            if buffer.group in groups:
+                buffer.version += 1
+
+    def hold(self, names: Iterable[str], place: int) -> list[tuple[Buffer, int]]:
+        """Loads from these buffers stay inside the scope at ``place``; returns what to give to ``release``."""
+        groups = {self.buffers[name].group for name in names if name in self.buffers}
+        held = [(buffer, buffer.floor) for buffer in self.buffers.values() if buffer.group in groups]
+        for buffer, _ in held:
+            buffer.floor = place
+        return held
+
+    def release(self, held: Sequence[tuple[Buffer, int]]) -> None:
+        """Undo ``hold``."""
+        for buffer, floor in held:
+            buffer.floor = floor
+
+    def _store_scalar(self, buffer: Buffer, index: Affine, value: Value, mask: Value | None) -> None:
+        pointer = self.address(buffer, index)
+        if mask is not None:
+            pointer = self._guarded(pointer, mask)
+        element = memory_type(buffer.dtype)
+        self.b.effect(f"store {element} {value.text}, ptr {pointer.text}, align {buffer.dtype.itemsize}{buffer.metadata}")
+
+    def _store_row(self, buffer: Buffer, index: Affine, value: Value, mask: Value | None) -> None:
+        lanes, size = self.lanes, buffer.dtype.itemsize
+        backwards = index.stride == -1
+        pointer = self.address(buffer, index, 1 - lanes if backwards else 0)
+        value = self._reversed(value) if backwards else value
+        t = vtype(memory_type(buffer.dtype), lanes)
+        if mask is None:
+            self.b.effect(f"store {t} {value.text}, ptr {pointer.text}, align {size}{buffer.metadata}")
+            return
+        mask = self._reversed(mask) if backwards else mask
+        name = f"llvm.masked.store.{mangle(memory_type(buffer.dtype), lanes)}.p0"
+        text = self.b.call(name, "void", (t, value.text), ("ptr", pointer.text), (vtype("i1", lanes), mask.text))
+        self.b.effect(text.replace(", ptr %", f", ptr align {size} %", 1) + buffer.metadata)
+
+    def _scatter(self, buffer: Buffer, index: Affine, value: Value, mask: Value | None) -> None:
+        lanes = self.lanes
+        pointers = self._pointers(buffer, index)
+        mask = mask or self.o.const(True, bool_, lanes)
+        t = vtype(memory_type(buffer.dtype), lanes)
+        name = f"llvm.masked.scatter.{mangle(memory_type(buffer.dtype), lanes)}.v{lanes}p0"
+        operands = (t, value.text), (vtype("ptr", lanes), pointers.text), (vtype("i1", lanes), mask.text)
+        text = self.b.call(name, "void", *operands)
+        size = buffer.dtype.itemsize
+        self.b.effect(text.replace("x ptr> %", f"x ptr> align {size} %", 1) + buffer.metadata)

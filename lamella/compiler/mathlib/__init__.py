@@ -1,0 +1,6 @@
+"""Elementary functions written over basic operations, for emitters without a mathematics library."""
+from __future__ import annotations
+
+from lamella.compiler.mathlib.expand import expand_math
+
+__all__ = ["expand_math"]
