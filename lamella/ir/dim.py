@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from lamella.errors import ShapeError
 
-__all__ = ["Dim", "Quotient", "Shape", "Size", "bind", "ceildiv", "product", "symbols", "unify"]
+__all__ = ["Dim", "Quotient", "Shape", "Size", "bind", "ceildiv", "product", "symbols", "typical", "unify"]
 
 
 @dataclass(frozen=True, order=True)
@@ -252,3 +252,14 @@ def unify(pattern: Shape, shape: tuple[int, ...], values: dict[str, int]) -> boo
         elif bind(want, values) != have:
             return False
     return True
+
+
+def typical(size: Size) -> int:
+    """A number for a size known only later, good enough to estimate work by: every symbol counts as 256.
+
+    >>> typical(2 * Dim("n"))
+    512
+    """
+    if isinstance(size, int):
+        return size
+    return sum(c * 256 ** len(monomial) for monomial, c in size.terms.items())

@@ -1,0 +1,111 @@
+"""Shaping loops: merging neighbours that memory sees as one, choosing the loop for lanes, cutting loops into blocks.
+
+Input: loop variables and the expressions that use them. Output: new variables and what the old ones are in terms of them.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lamella.compiler.walk import affine_forms, expressions
+from lamella.ir.dim import Dim, Size, product
+from lamella.ir.index import add, coefficient, constant, minimum, mul, parts, split_linear
+from lamella.ir.loops import Expr, Load, Var
+
+__all__ = ["Frame", "collapse", "frame", "lane_cost"]
+
+LONG = 4096  # elements of a plain elementwise loop in one grid iteration
+STRIP = 64  # lanes of an outer loop that run inner loops together
+
+
+def collapse(variables: Sequence[Var], roots: Sequence[Expr]) -> list[tuple[Var, ...]]:
+    """Neighbouring variables, grouped where every index uses them as one: coefficient of the left = that of the right x its extent."""
+    if not variables:
+        return []
+    forms = [parts(form)[1] for form in affine_forms(roots)]
+    groups: list[list[Var]] = [[variables[0]]]
+    for left, right in zip(variables, variables[1:], strict=False):
+        extent = right.extent
+        joined = isinstance(extent, (int, Dim)) and all(
+            terms.get(left, 0) == terms.get(right, 0) * extent for terms in forms if left in terms or right in terms
+        )
+        if joined:
+            groups[-1].append(right)
+        else:
+            groups.append([right])
+    return [tuple(group) for group in groups]
+
+
+def merged(groups: Sequence[tuple[Var, ...]]) -> tuple[list[Var], dict[Var, Expr]]:
+    """One variable a group, and each old variable in terms of them."""
+    fresh: list[Var] = []
+    old: dict[Var, Expr] = {}
+    for group in groups:
+        sizes = tuple(v.extent for v in group)
+        if len(group) == 1:
+            fresh.append(group[0])
+            continue
+        one = Var(group[0].name, product(sizes))  # type: ignore[arg-type]
+        fresh.append(one)
+        old.update(zip(group, split_linear(one, sizes), strict=True))  # type: ignore[arg-type]
+    return fresh, old
+
+
+def lane_cost(var: Var, loads: Sequence[Expr]) -> float:
+    """The mean cost of an access when ``var`` runs along lanes: contiguous or constant is 1, anything else a gather."""
+    extent = var.extent if isinstance(var.extent, int) else 256
+    waste = max(1.0, 16.0 / max(extent, 1))
+    costs = [1.0 if coefficient(index, var) in (0, 1) else 6.0 for index in loads]
+    return waste * (sum(costs) / len(costs) if costs else 1.0)
+
+
+def load_indices(roots: Sequence[Expr]) -> list[Expr]:
+    """The indices of all loads below ``roots``."""
+    return [e.index for e in expressions(roots) if isinstance(e, Load)]
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The outer loops of a kernel: a grid, perhaps a strip of lanes inside it, and the outer variables in these terms."""
+
+    grid: Var
+    lane: Var | None
+    block: int
+    variables: dict[Var, Expr]
+
+
+def frame(outer: Sequence[Var], lane: Var | None, has_inner: bool) -> Frame:
+    """Cuts the outer loops: all of them into the grid, except that ``lane`` (if any) runs in blocks inside it."""
+    sizes: list[Size] = [v.extent for v in outer if v is not lane]  # type: ignore[misc]
+    block = 1
+    if lane is not None:
+        block = _block(lane.extent, product(tuple(sizes)), STRIP if has_inner else LONG)  # type: ignore[arg-type]
+        sizes.append(-((-lane.extent) // block))  # type: ignore[operator, arg-type]
+    grid = Var("g", product(tuple(sizes)))
+    at = [constant(0) for _ in sizes] if grid.extent == 1 else list(split_linear(grid, tuple(sizes)))
+    variables: dict[Var, Expr] = {}
+    strip = None
+    if lane is not None:
+        start = mul(at.pop(), block)
+        left = add(lane.extent, mul(start, -1))  # type: ignore[arg-type]
+        whole = isinstance(lane.extent, int) and lane.extent % block == 0
+        strip = Var("l", block if whole else _plain(minimum(block, left)))
+        variables[lane] = add(start, strip)
+    variables.update(zip((v for v in outer if v is not lane), at, strict=True))
+    return Frame(grid, strip, block, variables)
+
+
+def _plain(extent: Expr) -> Size | Expr:
+    const, terms = parts(extent)
+    return extent if terms else const
+
+
+def _block(extent: Size, others: Size, most: int) -> int:
+    """Lanes in one grid iteration: the whole loop if there are other iterations enough, else a part of it."""
+    if not isinstance(extent, int):
+        return most
+    if extent <= most and (not isinstance(others, int) or others * extent >= 4 * most or extent <= 512):
+        return max(extent, 1)
+    if extent * (others if isinstance(others, int) else 1) <= most:
+        return extent
+    return min(most, max(64, extent))

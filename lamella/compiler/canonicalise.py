@@ -1,0 +1,114 @@
+"""Graph passes before fusion: one node a value, no identities, reductions split so that every worker has a part.
+
+Input and output: the outputs of a graph. Nodes are never changed; passes make new ones where something differs. Rules keep every bit:
+nothing here reassociates, drops NaN or infinities, or assumes anything of signed zeros.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from lamella import ops
+from lamella.compiler.partition import is_external
+from lamella.compiler.statements import reduced_axes
+from lamella.dtypes import bfloat16, float16, float32
+from lamella.ir.dim import product
+from lamella.ir.node import Node, topological
+
+__all__ = ["canonicalise", "split_reductions"]
+
+Rebuild = Callable[[Node], Node]
+
+PARTS = 64  # pieces of a reduction with few results
+LARGE = 65536  # elements from which splitting pays
+BUSY = 16  # independent results that keep every worker busy
+
+
+def _map(outputs: Sequence[Node], change: Callable[[Node, tuple[Node, ...]], Node]) -> list[Node]:
+    """The graph with ``change(node, new_inputs)`` for every inner node, inputs first."""
+    new: dict[Node, Node] = {}
+    for node in topological(outputs):
+        if is_external(node) or node.op.kind == "leaf":
+            new[node] = change(node, ())
+        else:
+            new[node] = change(node, tuple(new[source] for source in node.inputs))
+    return [new[node] for node in outputs]
+
+
+def canonicalise(outputs: Sequence[Node]) -> list[Node]:
+    """Equal nodes become one; ``mark`` and ``stop_gradient`` (identities once derivatives are taken) disappear."""
+    known: dict[object, Node] = {}
+
+    def change(node: Node, inputs: tuple[Node, ...]) -> Node:
+        if is_external(node):
+            return node
+        if node.op.name in ("mark", "stop_gradient"):
+            return inputs[0]
+        key = (node.op, tuple(map(id, inputs)), node.shape, node.dtype)
+        found = known.get(key)
+        if found is None:
+            found = known[key] = _with_inputs(node, inputs)
+        return found
+
+    return _map(outputs, change)
+
+
+def _with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
+    if len(inputs) == len(node.inputs) and all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
+        return node
+    result = Node(node.op, inputs, node.shape, node.dtype)
+    result.site = node.site
+    return result
+
+
+def split_reductions(outputs: Sequence[Node]) -> list[Node]:
+    """A large reduction with few results becomes two: over equal parts, then over the parts. Sizes alone decide."""
+
+    def change(node: Node, inputs: tuple[Node, ...]) -> Node:
+        if is_external(node) or node.op.kind == "leaf":
+            return node
+        if node.op.kind == "reduction" and node.op.name not in ("argmax", "argmin"):
+            axis = _axis_to_split(node)
+            if axis is not None:
+                return _split(node, inputs[0], axis)
+        return _with_inputs(node, inputs)
+
+    return _map(outputs, change)
+
+
+def _axis_to_split(node: Node) -> int | None:
+    (source,) = node.inputs
+    total, results = product(source.shape), product(node.shape)
+    if not isinstance(total, int) or not isinstance(results, int) or total < LARGE:
+        return None
+    axes = reduced_axes(node)
+    tasks = results if source.ndim - 1 in axes else results // 64
+    if tasks >= BUSY:
+        return None
+    axis = max(axes, key=lambda a: source.shape[a])  # type: ignore[arg-type, return-value]
+    extent = source.shape[axis]
+    return axis if isinstance(extent, int) and extent >= 2 * PARTS else None
+
+
+def _split(node: Node, source: Node, axis: int) -> Node:
+    extent = source.shape[axis]
+    if not isinstance(extent, int):
+        return _with_inputs(node, (source,))
+    narrow = node.dtype is float16 or node.dtype is bfloat16
+    x = ops.cast(source, float32) if narrow else source
+    parts = next((p for p in range(PARTS, 2 * PARTS) if extent % p == 0), PARTS)
+    piece = -(-extent // parts)
+    if piece * parts != extent:
+        _, identity = node.op.fold(Node(node.op, (x,), node.shape, x.dtype))
+        fill = ops.cast(ops.constant(identity.value, identity.dtype), x.dtype)
+        high = [piece * parts - extent if a == axis else 0 for a in range(x.ndim)]
+        x = ops.pad(x, [0] * x.ndim, high, fill)
+    x = ops.reshape(x, (*x.shape[:axis], parts, piece, *x.shape[axis + 1 :]))
+    axes = reduced_axes(node)
+    inner = tuple(sorted(a + (a >= axis) for a in axes))
+    shape = tuple(s for a, s in enumerate(x.shape) if a not in inner)
+    dtype = x.dtype if narrow else node.dtype
+    first = Node(replace(node.op, axes=inner), (x,), shape, dtype)  # type: ignore[call-arg]
+    at = axis - sum(a < axis for a in axes)
+    second = Node(replace(node.op, axes=(at,)), (first,), node.shape, dtype)  # type: ignore[call-arg]
+    return ops.cast(second, node.dtype) if narrow else second

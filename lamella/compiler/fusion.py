@@ -1,0 +1,248 @@
+"""Groups of statements that share outer loops and become one kernel each.
+
+Input: statements in order. Output: groups in an order that respects every dependence. The rule: a statement may join the group of a
+statement it reads if, for each outer loop, the read's index along that loop is one plain variable of its own; then whatever it reads has been
+computed earlier in the same iteration. So softmax, norms, losses and their derivatives become one pass over rows, and an elementwise tail
+becomes part of the contraction that feeds it. Joining never makes a cycle: groups keep the set of groups they depend on.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from lamella.compiler.statements import Statement
+from lamella.ir.dim import Size, product
+from lamella.ir.loops import Var
+from lamella.ir.node import Node
+
+__all__ = ["Group", "fuse"]
+
+PARALLEL = 16  # independent outer iterations that keep every worker busy
+SMALL = 16384  # elements below which one worker does it all anyway
+WHOLE = 4096  # elements below which a group may be a single iteration
+MOST = 24  # statements in one kernel: compile time grows with them
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """Statements in order; ``axes[s][q]`` is the axis of statement ``s`` that runs along outer loop ``q``."""
+
+    number: int
+    kind: str  # "loops", "tiles" or "kernel"
+    sizes: list[Size]
+    members: list[Statement] = field(default_factory=list)
+    axes: dict[Statement, tuple[int, ...]] = field(default_factory=dict)
+    needs: int = 0  # bit set of the groups it depends on, directly or not
+    folds: bool = False
+
+
+class Fusion:
+    """The greedy grouping: statements in order, each into the first group of its sources that takes it."""
+
+    def __init__(self, statements: Sequence[Statement]) -> None:
+        self.statements = statements
+        self.groups: dict[int, Group] = {}
+        self.of: dict[Node, Group] = {}
+
+    def run(self) -> list[Group]:
+        """All groups, in dependence order."""
+        for statement in self.statements:
+            self._place(statement)
+        return self._ordered()
+
+    def _place(self, s: Statement) -> None:
+        if s.kind == "tiles" or s.kind == "kernel":
+            self._new(s, s.kind, [])
+            return
+        candidates = list(dict.fromkeys(self.of[n] for n in s.sources if n in self.of))
+        for group in sorted(candidates, key=lambda g: -g.number):
+            if len(group.members) >= MOST or group.kind == "kernel" or self._cycle(group, s):
+                continue
+            plan = self._fit(group, s)
+            if plan is not None:
+                self._join(group, s, *plan)
+                self._absorb(group, s, candidates)
+                return
+        self._new(s, "loops", list(range(len(s.out))))
+
+    def _new(self, s: Statement, kind: str, axes: list[int]) -> Group:
+        group = Group(len(self.groups), kind, [s.node.shape[a] for a in axes])
+        self.groups[group.number] = group
+        self._add(group, s, tuple(axes))
+        return group
+
+    def _add(self, group: Group, s: Statement, axes: tuple[int, ...]) -> None:
+        group.members.append(s)
+        group.axes[s] = axes
+        group.folds = group.folds or s.kind == "fold"
+        self.of[s.node] = group
+        extra = 0
+        for source in s.sources:
+            other = self.of.get(source)
+            if other is not None and other is not group:
+                extra |= other.needs | 1 << other.number
+        self._depend(group, extra)
+
+    def _depend(self, group: Group, extra: int) -> None:
+        if extra & ~group.needs:
+            group.needs |= extra
+            for other in self.groups.values():
+                if other.needs >> group.number & 1:
+                    other.needs |= extra
+
+    def _cycle(self, group: Group, s: Statement) -> bool:
+        """Whether something ``s`` reads, outside the group, depends on the group."""
+        for source in s.sources:
+            other = self.of.get(source)
+            if other is not None and other is not group and other.needs >> group.number & 1:
+                return True
+        return False
+
+    # -- does it fit ---------------------------------------------------------------------------------------------------
+    def _fit(self, group: Group, s: Statement) -> tuple[list[int], tuple[int, ...]] | None:
+        """The outer loops to keep (positions) and the axes of ``s`` that run along them; None if it must not join."""
+        if group.kind == "tiles":
+            same = s.kind == "map" and self._reads_in_place(group, s)
+            return ([], ()) if same else None
+        found = self._mapping(group, s)
+        if found is None:
+            return None
+        keep = [q for q, axis in enumerate(found) if axis is not None]
+        axes = tuple(axis for axis in found if axis is not None)
+        if s.kind == "fold":
+            return self._fit_fold(group, s, keep, axes)
+        if found and len(keep) == len(found):
+            if group.folds or len(axes) == len(s.out) or _many(group.sizes):
+                return keep, axes
+        return self._fit_whole(group, s)
+
+    def _fit_fold(
+        self, group: Group, s: Statement, keep: list[int], axes: tuple[int, ...]
+    ) -> tuple[list[int], tuple[int, ...]] | None:
+        if keep and sorted(axes) == list(range(len(s.out))):
+            sizes = [group.sizes[q] for q in keep]
+            shrinks = len(keep) < len(group.sizes)
+            if not (shrinks and group.folds) and (_many(sizes) or _is_small(group, s, SMALL)):
+                return keep, axes
+        return self._fit_whole(group, s)
+
+    def _fit_whole(self, group: Group, s: Statement) -> tuple[list[int], tuple[int, ...]] | None:
+        """Into a group that is, or can become, a single iteration because all it does is small."""
+        if s.kind == "fold" and s.out:
+            return None
+        if not group.sizes:
+            return ([], ()) if _is_small(None, s, WHOLE) else None
+        if group.folds:
+            return None
+        return ([], ()) if _is_small(group, s, WHOLE) else None
+
+    def _mapping(self, group: Group, s: Statement) -> list[int | None] | None:
+        """For each outer loop of the group, the axis of ``s`` that every read of a member uses there."""
+        found: list[int | None] = [None] * len(group.sizes)
+        decided = [False] * len(group.sizes)
+        for read in s.reads:
+            if self.of.get(read.node) is not group:
+                continue
+            member = next(m for m in group.members if m.node is read.node)
+            for q, axis in enumerate(group.axes[member]):
+                index = read.index[axis]
+                mine = s.out.index(index) if isinstance(index, Var) and index in s.out else None
+                if mine is not None and s.node.shape[mine] != group.sizes[q]:
+                    mine = None
+                if decided[q] and found[q] != mine:
+                    mine = None
+                found[q], decided[q] = mine, True
+        used = [axis for axis in found if axis is not None]
+        return found if len(set(used)) == len(used) else None
+
+    def _reads_in_place(self, group: Group, s: Statement) -> bool:
+        return s.node.shape == group.members[0].node.shape and all(
+            read.index == s.out for read in s.reads if self.of.get(read.node) is group
+        )
+
+    # -- joining -------------------------------------------------------------------------------------------------------
+    def _join(self, group: Group, s: Statement, keep: list[int], axes: tuple[int, ...]) -> None:
+        if group.kind == "loops" and len(keep) < len(group.sizes):
+            group.sizes = [group.sizes[q] for q in keep]
+            group.axes = {m: tuple(a[q] for q in keep) for m, a in group.axes.items()}
+        self._add(group, s, axes)
+
+    def _absorb(self, group: Group, s: Statement, candidates: Sequence[Group]) -> None:
+        """Groups of the other sources of ``s`` that run the same outer loops become one with its group."""
+        for other in candidates:
+            if other is group or other.kind != "loops" or group.kind != "loops":
+                continue
+            if other.sizes != group.sizes or len(other.members) + len(group.members) > MOST:
+                continue
+            mapping = self._mapping(other, s)
+            if mapping is None or tuple(mapping) != group.axes[s] or self._between(group, other):
+                continue
+            self._merge(group, other)
+
+    def _between(self, a: Group, b: Group) -> bool:
+        """Whether a third group lies on a path between the two, or they could not be one iteration."""
+        for first, second in ((a, b), (b, a)):
+            for member in second.members:
+                for source in member.sources:
+                    via = self.of.get(source)
+                    if via is first and self._mapping(first, member) != list(second.axes[member]):
+                        return True
+                    if via is not None and via not in (a, b) and via.needs >> first.number & 1:
+                        return True
+        return False
+
+    def _merge(self, group: Group, other: Group) -> None:
+        del self.groups[other.number]
+        for member in other.members:
+            self.of[member.node] = group
+        group.axes |= other.axes
+        group.members = sorted(group.members + other.members, key=lambda m: m.number)
+        group.folds = group.folds or other.folds
+        mine, theirs = 1 << group.number, 1 << other.number
+        needs = (group.needs | other.needs) & ~mine & ~theirs
+        group.needs = needs
+        for third in self.groups.values():
+            if third is not group and third.needs & (mine | theirs):
+                third.needs = third.needs & ~theirs | mine | needs
+
+    def _ordered(self) -> list[Group]:
+        """Groups so that each comes after those it depends on, otherwise by their first statement."""
+        waiting = sorted(self.groups.values(), key=lambda g: g.members[0].number)
+        done = 0
+        result: list[Group] = []
+        while waiting:
+            ready = next(g for g in waiting if not g.needs & ~done)
+            waiting.remove(ready)
+            result.append(ready)
+            done |= 1 << ready.number
+        return result
+
+
+def _many(sizes: Sequence[Size]) -> bool:
+    count = product(tuple(sizes))
+    return bool(sizes) and (not isinstance(count, int) or count >= PARALLEL)
+
+
+def _elements(s: Statement) -> Size:
+    return product(tuple(v.extent for v in (*s.out, *s.reduce)))  # type: ignore[arg-type]
+
+
+def _is_small(group: Group | None, s: Statement, limit: int) -> bool:
+    total = 0
+    for member in (*(group.members if group else ()), s):
+        count = _elements(member)
+        if not isinstance(count, int):
+            return False
+        total += count
+    return total <= limit
+
+
+def fuse(statements: Sequence[Statement], enabled: bool = True) -> list[Group]:
+    """The groups of ``statements``, in order; each statement alone where fusion is off."""
+    fusion = Fusion(statements)
+    if enabled:
+        return fusion.run()
+    for s in statements:
+        kind = s.kind if s.kind in ("tiles", "kernel") else "loops"
+        fusion._new(s, kind, list(range(len(s.out))) if kind == "loops" else [])
+    return fusion._ordered()

@@ -1,0 +1,157 @@
+"""From a group of statements to a kernel: chooses the schedule, and gives the kernel its canonical signature.
+
+Input: a group and the nodes other kernels need. Output: a :class:`Draft`: the kernel as data and what its arguments are in the program.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lamella.compiler.blocks import lane_cost, load_indices
+from lamella.compiler.elements import Elements
+from lamella.compiler.fusion import Group
+from lamella.compiler.rows import Rows
+from lamella.compiler.statements import Program, Statement
+from lamella.compiler.tiles import TileKernel
+from lamella.compiler.walk import expressions, mentions, statements
+from lamella.dtypes import DType, int64
+from lamella.ir.dim import Dim, Size, product, typical
+from lamella.ir.index import linearise, split_linear
+from lamella.ir.loops import (
+    Alloc, BufferParam, Expr, For, If, Kernel, Load, Stmt, Store, Var,
+)  # fmt: skip
+from lamella.ir.node import Node
+from lamella.ops.base import Index
+
+__all__ = ["Draft", "draft"]
+
+
+@dataclass(slots=True)
+class Draft:
+    """A kernel, the program's names of its buffers in order, and the members that need a buffer only for it."""
+
+    kernel: Kernel
+    temporaries: set[Node]
+    sites: list[str | None]  # of the operations that may report a fault
+
+
+class Writer:
+    """What a primitive of kind "kernel" writes its statements with (``ops.base.KernelWriter``)."""
+
+    def __init__(self, statement: Statement) -> None:
+        self._statement = statement
+        self._count = 0
+
+    def _unique(self, name: str) -> str:
+        self._count += 1
+        return f"{name}_{self._count}"
+
+    def var(self, name: str, extent: Size | Expr) -> Var:
+        """A new loop variable."""
+        return Var(self._unique(name), extent)
+
+    def temporary(self, name: str) -> str:
+        """A new name for a variable or scratch buffer."""
+        return self._unique(name)
+
+    def store(self, index: Index, value: Expr) -> Stmt:
+        """Store one element of the result."""
+        return Store(self._statement.name, linearise(index, self._statement.node.shape), value)
+
+    def load(self, index: Index) -> Expr:
+        """Load an element stored before in this iteration."""
+        node = self._statement.node
+        return Load(self._statement.name, linearise(index, node.shape), node.dtype)
+
+
+def _own_kernel(statement: Statement, program: Program) -> tuple[For, Size]:
+    node = statement.node
+    elements = Elements(program.names, program.params)
+    sizes: tuple[Size, ...] = node.op.grid(node)  # type: ignore[assignment]
+    writer = Writer(statement)
+    args = [elements.argument(source) for source in node.inputs]
+    lane = Var("l", sizes[-1]) if sizes else None
+    grid = Var("g", product(sizes))
+    if lane is not None:
+        outer = Var("g", product(sizes[:-1]))
+        body = node.op.kernel(node, args, (*split_linear(outer, sizes[:-1]), lane), writer)
+        if _lanes_pay(body, lane):
+            return For(outer, "grid", (For(lane, "lanes", tuple(body)),)), _share(node, outer)
+        writer = Writer(statement)
+    body = node.op.kernel(node, args, split_linear(grid, sizes), writer)
+    return For(grid, "grid", tuple(body)), 4 * _share(node, grid)
+
+
+def _share(node: Node, grid: Var) -> int:
+    """Elements of the result in one grid iteration, roughly."""
+    extent = grid.extent if isinstance(grid.extent, (int, Dim)) else 1
+    return typical(node.size) // max(1, typical(extent))
+
+
+def _lanes_pay(body: Sequence[Stmt], lane: Var) -> bool:
+    """Whether iterations may and should run side by side: no scratch, no diverging branch, memory contiguous."""
+    roots: list[Expr] = []
+    for s in statements(body):
+        if isinstance(s, Alloc) or (isinstance(s, For) and s.kind == "lanes"):
+            return False
+        if isinstance(s, If) and lane in expressions([s.condition]):
+            return False
+        if isinstance(s, Store):
+            roots.extend((s.value, Load(s.buffer, s.index, int64)))
+    return lane_cost(lane, load_indices(roots)) < 2
+
+
+def draft(group: Group, program: Program, needed: set[Node], vector_bytes: int) -> Draft:
+    """The kernel of ``group``; ``needed`` are the nodes that must be left in their buffers."""
+    temporaries: set[Node] = set()
+    work: Size
+    if group.kind == "kernel":
+        body, work = _own_kernel(group.members[0], program)
+    elif group.kind == "tiles":
+        tiles = TileKernel(group, needed, vector_bytes)
+        body, work = tiles.grid(), tiles.work
+    else:
+        rows = Rows(group, needed)
+        body, work = rows.grid(), rows.work
+        temporaries = rows.temporaries
+    kernel = _signed(body, _dtypes(group, program), work)
+    return Draft(kernel, temporaries, _sites(group, kernel))
+
+
+def _dtypes(group: Group, program: Program) -> dict[str, DType]:
+    wanted = {n for s in group.members for n in (*s.sources, s.node)}
+    return {program.names[n]: n.dtype for n in wanted if n in program.names}
+
+
+def _signed(body: For, dtypes: dict[str, DType], work: Size) -> Kernel:
+    """The kernel around ``body``: arguments in order of first mention."""
+    found = mentions((body,))
+    buffers = []
+    for name in found.buffers:
+        if name not in dtypes:
+            continue  # scratch
+        reads, writes = name in found.reads, name in found.writes
+        mode = "inout" if reads and writes else ("out" if writes else "in")
+        buffers.append(BufferParam(name, dtypes[name], mode))
+    if found.faults:
+        buffers.append(BufferParam("fault", int64, "inout"))
+    params = tuple(found.params.values())
+    return Kernel("kernel", tuple(buffers), params, tuple(found.sizes), body, found.faults, work)
+
+
+def _sites(group: Group, kernel: Kernel) -> list[str | None]:
+    """Source lines of the members' operations that may report an index out of range."""
+    if not kernel.faults:
+        return []
+    found: list[str | None] = []
+    seen: set[Node] = set()
+    stack = [s.node for s in group.members]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.site is not None:
+            found.append(node.site)
+        stack.extend(node.inputs if node.value is None else ())
+    return found

@@ -1,0 +1,117 @@
+"""Which nodes get a buffer or a row of their own, and which are composed into their users.
+
+Input: the graph's nodes in order. Output: the set of materialised nodes. Reductions, contractions, kernels and outputs always are.
+An elementwise node is when several materialised users would each repeat an expensive computation, when a broadcast would
+repeat it, or when the composed expression grows too deep; everything else is recomputed where it is needed.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lamella.ir.dim import Size
+from lamella.ir.node import Node
+
+__all__ = ["is_external", "materialised"]
+
+CHEAP = 3  # scalar operations worth repeating rather than storing
+DEEP = 48  # composed operations in a chain
+WIDE = 160  # composed operations in one expression
+MANY = 8  # distinct materialised users, after which one more makes no difference
+
+OWN = ("reduction", "contraction", "kernel")
+
+
+def is_external(node: Node) -> bool:
+    """Whether the value comes from outside the program: data, scalars and placeholders."""
+    return node.value is not None or node.op.name in ("data", "scalar", "placeholder")
+
+
+def _cost(node: Node) -> int:
+    """Scalar operations an element costs; pure index changes cost none."""
+    if node.op.kind == "leaf":
+        return 0
+    if node.op.kind == "movement":
+        return node.op.cost if node.op.cost > 1 else 0
+    return node.op.cost
+
+
+def materialised(order: Sequence[Node], outputs: Sequence[Node], fuse: bool = True) -> set[Node]:
+    """The nodes of ``order`` (inputs before users) that are stored; ``fuse=False`` stores every one."""
+    if not fuse:
+        return {n for n in order if not is_external(n) and (n.op.kind != "leaf" or n in set(outputs))}
+    stored = {n for n in order if n.op.kind in OWN and n.value is None}
+    stored.update(n for n in outputs if not is_external(n))
+    costs = _by_size(order, stored)
+    _by_demand(order, stored, costs)
+    _by_users(order, stored, costs)
+    return stored
+
+
+def _by_size(order: Sequence[Node], stored: set[Node]) -> dict[Node, int]:
+    """Cuts chains that would compose too deep or too wide; gives each node's composed cost."""
+    costs: dict[Node, int] = {}
+    depth: dict[Node, int] = {}
+    width: dict[Node, int] = {}
+    for node in order:
+        if is_external(node):
+            costs[node] = depth[node] = width[node] = 0
+            continue
+        inputs = [source for source in node.inputs if source not in stored]
+        costs[node] = _cost(node) + sum(costs[source] for source in inputs)
+        depth[node] = 1 + max((depth[source] for source in inputs), default=0)
+        width[node] = 1 + sum(width[source] for source in inputs)
+        if node.op.kind != "leaf" and (depth[node] > DEEP or width[node] > WIDE):
+            stored.add(node)
+    return costs
+
+
+def _by_demand(order: Sequence[Node], stored: set[Node], costs: dict[Node, int]) -> None:
+    """Operands read many times over (by contractions, kernels, gathers' indices, broadcasts) are stored unless cheap."""
+    for node in order:
+        if is_external(node):
+            continue
+        kind, name = node.op.kind, node.op.name
+        for position, source in enumerate(node.inputs):
+            if is_external(source) or source in stored or source.op.kind == "leaf":
+                continue
+            limit = None
+            if kind == "contraction" or kind == "kernel":
+                limit = 1
+            elif name == "gather" and position == 1:
+                limit = CHEAP
+            elif name == "broadcast_to" and _grows(source.size, node.size):
+                limit = CHEAP
+            elif name in ("window", "fold"):
+                limit = CHEAP
+            if limit is not None and costs[source] > limit:
+                stored.add(_before_movement(source, stored))
+
+
+def _grows(small: Size, large: Size) -> bool:
+    return small != large
+
+
+def _before_movement(node: Node, stored: set[Node]) -> Node:
+    """The node itself, or what it only moves around: storing that keeps the movement free for every user."""
+    while node.op.kind == "movement" and _cost(node) == 0 and len(node.inputs) == 1:
+        source = node.inputs[0]
+        if source in stored or is_external(source) or source.op.kind == "leaf" or source.size != node.size:
+            break
+        node = source
+    return node
+
+
+def _by_users(order: Sequence[Node], stored: set[Node], costs: dict[Node, int]) -> None:
+    """An expensive node that reaches several stored nodes is stored."""
+    reaches: dict[Node, set[int]] = {node: set() for node in order}
+    for node in reversed(order):
+        if is_external(node):
+            continue
+        mine = reaches[node]
+        movement = node.op.kind == "movement" and _cost(node) == 0
+        if node not in stored and len(mine) > 1 and costs[node] > CHEAP and not movement:
+            stored.add(node)
+        sinks = {id(node)} if node in stored else mine
+        for source in node.inputs:
+            if len(reaches[source]) < MANY:
+                reaches[source] |= sinks

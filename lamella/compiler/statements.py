@@ -1,0 +1,190 @@
+"""Statements: each materialised node as a loop-free definition over named index variables.
+
+Input: the graph and its materialised nodes. Output: one :class:`Statement` a node, in order. A statement says: for every value of
+``out`` (one variable per axis), the node's element is ``value``; or, for a reduction, the fold of ``value`` over ``reduce``. Contractions
+carry their two factors apart, kernels only the nodes they read.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lamella.compiler.elements import Elements, ReadOf
+from lamella.compiler.partition import is_external
+from lamella.ir.dim import Size, product
+from lamella.ir.loops import Apply, Const, Expr, Var
+from lamella.ir.node import Node
+
+if TYPE_CHECKING:
+    from lamella.ops.contraction import Contraction
+
+__all__ = ["Program", "Statement", "Tiles", "build"]
+
+SMALL = 4096  # multiply-adds below which a contraction is an ordinary reduction
+
+
+@dataclass(slots=True)
+class Tiles:
+    """A contraction with its loop variables: result = sum over ``k`` of ``left * right``."""
+
+    description: Contraction
+    batch: tuple[Var, ...]
+    m: tuple[Var, ...]
+    n: tuple[Var, ...]
+    k: tuple[Var, ...]
+    left: Expr
+    right: Expr
+    index: tuple[Expr, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Statement:
+    """The definition of one materialised node; ``number`` orders statements, ``name`` is the node's buffer."""
+
+    number: int
+    node: Node
+    name: str
+    kind: str  # "map", "fold", "tiles" or "kernel"
+    out: tuple[Var, ...] = ()
+    reduce: tuple[Var, ...] = ()
+    value: Expr | None = None
+    second: Expr | None = None  # the index that argmax and argmin carry
+    fold: tuple[str, Const] | None = None
+    tiles: Tiles | None = None
+    reads: list[ReadOf] = field(default_factory=list)
+    sources: list[Node] = field(default_factory=list)  # every materialised or external node it depends on
+
+
+@dataclass(slots=True)
+class Program:
+    """A graph as statements, with the names of everything it takes from outside."""
+
+    statements: list[Statement]
+    names: dict[Node, str]  # buffers: externals and materialised nodes
+    params: dict[Node, str]  # scalar leaves
+    outputs: list[Node]
+
+
+def _variables(prefix: str, sizes: Sequence[Size]) -> tuple[Var, ...]:
+    return tuple(Var(f"{prefix}{axis}", size) for axis, size in enumerate(sizes))
+
+
+def build(order: Sequence[Node], outputs: Sequence[Node], stored: set[Node]) -> Program:
+    """The statements of a graph given in order."""
+    names: dict[Node, str] = {}
+    params: dict[Node, str] = {}
+    for node in order:
+        if node.op.name == "scalar":
+            params[node] = f"s{len(params)}"
+        elif is_external(node) or node in stored:
+            names[node] = f"b{len(names)}"
+    statements = []
+    for node in order:
+        if node in stored:
+            statements.append(_statement(len(statements), node, names, params))
+    return Program(statements, names, params, list(outputs))
+
+
+def _statement(number: int, node: Node, names: Mapping[Node, str], params: Mapping[Node, str]) -> Statement:
+    elements = Elements(names, params)
+    statement = Statement(number, node, names[node], "map")
+    kind = node.op.kind
+    if kind == "kernel":
+        statement.kind = "kernel"
+        statement.out = _variables("v", node.shape)
+        statement.sources = _frontier(node, names)
+        return statement
+    if kind == "contraction":
+        _contraction(statement, elements)
+    elif kind == "reduction":
+        _reduction(statement, elements)
+    else:
+        statement.out = _variables("v", node.shape)
+        statement.value = elements.at(node, statement.out, top=True)
+    statement.reads = elements.reads
+    statement.sources = list(dict.fromkeys(read.node for read in elements.reads))
+    return statement
+
+
+def _reduction(statement: Statement, elements: Elements) -> None:
+    node = statement.node
+    (source,) = node.inputs
+    axes = reduced_axes(node)
+    variables = _variables("v", source.shape)
+    statement.kind = "fold"
+    statement.out = tuple(v for axis, v in enumerate(variables) if axis not in axes)
+    statement.reduce = tuple(v for axis, v in enumerate(variables) if axis in axes)
+    statement.fold = node.op.fold(node)
+    value = elements.at(source, variables)
+    identity = statement.fold[1].dtype
+    if statement.fold[0] in ("argmax", "argmin"):
+        statement.second = statement.reduce[0]
+    statement.value = value if value.dtype is identity else Apply("cast", (value,), identity)
+
+
+def reduced_axes(node: Node) -> tuple[int, ...]:
+    """The axes a reduction node folds."""
+    op = node.op
+    axes = getattr(op, "axes", None)
+    return tuple(axes) if axes is not None else (op.axis,)  # type: ignore[attr-defined]
+
+
+def _contraction(statement: Statement, elements: Elements) -> None:
+    node = statement.node
+    args = [elements.argument(source) for source in node.inputs]
+    what: Contraction = node.op.contraction(node, args)  # type: ignore[attr-defined]
+    batch, m = _variables("b", what.batch), _variables("m", what.m)
+    n, k = _variables("n", what.n), _variables("k", what.k)
+    left = what.left(batch, m, k)
+    right = what.right(batch, k, n)
+    index = what.out_index(batch, m, n)
+    statement.tiles = Tiles(what, batch, m, n, k, left, right, index)
+    statement.kind = "tiles"
+    statement.out = _variables("v", node.shape)
+    if all(isinstance(i, Var) for i in index) and _is_small(what):
+        _as_fold(statement, statement.tiles)
+
+
+def _is_small(what: Contraction) -> bool:
+    """Whether tiling cannot pay: little work, or a matrix times a vector."""
+    m, n, k = product(what.m), product(what.n), product(what.k)
+    if m == 1 or n == 1 or k == 1:
+        return True
+    total = product(what.batch) * m * n * k
+    inner = m * n * k
+    return isinstance(total, int) and isinstance(inner, int) and (total <= SMALL or inner <= 512)
+
+
+def _as_fold(statement: Statement, tiles: Tiles) -> None:
+    accumulate = tiles.description.accumulate
+
+    def cast(value: Expr) -> Expr:
+        return value if value.dtype is accumulate else Apply("cast", (value,), accumulate)
+
+    statement.kind = "fold"
+    statement.out = tuple(i for i in tiles.index if isinstance(i, Var))
+    statement.reduce = tiles.k
+    statement.value = Apply("mul", (cast(tiles.left), cast(tiles.right)), accumulate)
+    zero = 0.0 if accumulate.kind == "f" else 0
+    statement.fold = ("or", Const(False, accumulate)) if accumulate.kind == "b" else ("add", Const(zero, accumulate))
+    if accumulate.kind == "b":
+        statement.value = Apply("and", (cast(tiles.left), cast(tiles.right)), accumulate)
+    statement.tiles = None
+
+
+def _frontier(node: Node, names: Mapping[Node, str]) -> list[Node]:
+    """The buffers a kernel's composed inputs read."""
+    found: dict[Node, None] = {}
+    stack = list(reversed(node.inputs))
+    seen: set[Node] = set()
+    while stack:
+        source = stack.pop()
+        if source in seen:
+            continue
+        seen.add(source)
+        if source in names:
+            found[source] = None
+        else:
+            stack.extend(reversed(source.inputs))
+    return list(found)

@@ -1,0 +1,290 @@
+"""Values for pending nodes: finds or makes the program of their graph, runs it, and leaves a buffer in each.
+
+Input: nodes. Output: ``node.value`` is set; a node that no derivative can need again forgets its inputs. Programs are kept by the structure of the graph:
+primitives, connections and dtypes, without the numbers of scalar leaves. The first program of a structure is for its exact sizes; when other sizes
+come, those that differ become run-time extents of a second program.
+"""
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from lamella.compiler.pipeline import compile_graph
+from lamella.config import config
+from lamella.errors import OutOfMemoryError, ShapeError
+from lamella.ir.dim import Dim, Size
+from lamella.ir.node import Node
+from lamella.ops.leaf import DATA
+from lamella.runtime import buffer as memory
+from lamella.runtime.buffer import Buffer
+from lamella.runtime.launch import pack_scalar
+from lamella.runtime.program import Executable, target
+
+__all__ = ["compiled_count", "evaluate", "forget_programs"]
+
+Pattern = tuple[int | str, ...]
+
+
+@dataclass(slots=True)
+class Structure:
+    """Everything compiled for one graph structure: programs by exact sizes, and programs with some sizes open."""
+
+    exact: dict[tuple[int, ...], Executable] = field(default_factory=dict)
+    patterns: list[tuple[Pattern, Executable]] = field(default_factory=list)
+    last: Pattern | None = None
+    closed: bool = False  # its sizes cannot be left open
+
+
+@dataclass(slots=True)
+class Graph:
+    """A pending graph laid out for look-up: ``order`` has inputs before users."""
+
+    order: list[Node]
+    key: tuple[object, ...]
+    sizes: tuple[int, ...]
+    inputs: list[Node]
+    scalars: list[Node]
+
+
+_structures: Final[OrderedDict[tuple[object, ...], Structure]] = OrderedDict()
+_lock: Final = threading.RLock()
+_compiled = 0
+
+
+def compiled_count() -> int:
+    """How many programs this process has compiled or loaded so far."""
+    return _compiled
+
+
+def forget_programs() -> None:
+    """Drop every program kept in memory (kernels on disk stay)."""
+    with _lock:
+        _structures.clear()
+
+
+def _lay_out(roots: Sequence[Node]) -> Graph:
+    """The graph below ``roots`` in a canonical order with its key."""
+    number: dict[Node, int] = {}
+    order: list[Node] = []
+    key: list[object] = []
+    sizes: list[int] = []
+    inputs: list[Node] = []
+    scalars: list[Node] = []
+    stack: list[Node] = list(reversed(roots))
+    while stack:
+        node = stack[-1]
+        if node in number:
+            stack.pop()
+            continue
+        op = node.op
+        value = node.value
+        if value is None:
+            waiting = [source for source in node.inputs if source not in number]
+            if waiting:
+                waiting.reverse()
+                stack.extend(waiting)
+                continue
+            key.append(op)
+            key.append(op.name)
+            key.extend([number[source] for source in node.inputs])
+        elif type(value) is Buffer or op.name != "scalar":
+            key.append("data")
+            inputs.append(node)
+        else:
+            key.append("scalar")
+            scalars.append(node)
+        stack.pop()
+        key.append(node.dtype.name)
+        key.append(len(node.shape))
+        sizes.extend(node.shape)  # type: ignore[arg-type]
+        number[node] = len(order)
+        order.append(node)
+    key.append(tuple([number[root] for root in roots]))
+    key.append(tuple([size if size < 2 else 2 for size in sizes]))  # 0 and 1 have meanings of their own
+    return Graph(order, tuple(key), tuple(sizes), inputs, scalars)
+
+
+def evaluate(nodes: Sequence[Node]) -> None:
+    """Compute ``nodes``.
+
+    Raises:
+        OutOfMemoryError: before anything runs, if the results or temporaries do not fit.
+        LamellaIndexError: for an index out of range.
+        TraceError: if the graph depends on a placeholder.
+    """
+    roots = [node for node in dict.fromkeys(nodes) if node.value is None]
+    if not roots:
+        return
+    if config.backend == "interpret":
+        _interpret(roots)
+        return
+    roots += _residuals(roots)
+    with _lock:
+        graph = _lay_out(roots)
+        executable, symbols = _find(graph, roots)
+    _run(graph, roots, executable, symbols)
+
+
+def _interpret(roots: Sequence[Node]) -> None:
+    from lamella.ir.interp import interpret
+
+    for node, array in zip(roots, interpret(roots), strict=True):
+        made = memory.empty(array.nbytes)
+        made.numpy(array.shape, array.dtype, writable=True)[...] = array
+        _settle(node, made)
+
+
+def _settle(node: Node, value: Buffer) -> None:
+    node.value = value
+    if not node.tracked:
+        node.inputs = ()
+        node.op = DATA
+
+
+OWN: Final = ("reduction", "contraction", "kernel")
+
+
+def _residuals(roots: Sequence[Node]) -> list[Node]:
+    """Expensive forward values that a later backward pass will read: kept unless this graph is that pass."""
+    if not any(root.tracked for root in roots):
+        return []
+    found: list[Node] = []
+    seen: set[Node] = set(roots)
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        for source in node.inputs:
+            if source.value is not None:
+                continue
+            if source.tracked and not node.tracked and node.dtype.kind == "f":
+                return []
+            if source in seen:
+                continue
+            seen.add(source)
+            stack.append(source)
+            if source.tracked and source.op.kind in OWN:
+                found.append(source)
+    return found
+
+
+def _find(graph: Graph, roots: Sequence[Node]) -> tuple[Executable, tuple[int, ...]]:
+    """The program for ``graph`` and the values of its size symbols."""
+    structure = _structures.get(graph.key)
+    if structure is None:
+        structure = _structures[graph.key] = Structure()
+        while len(_structures) > config.programs:
+            _structures.popitem(last=False)
+    else:
+        _structures.move_to_end(graph.key)
+        found = structure.exact.get(graph.sizes)
+        if found is not None:
+            return found, ()
+        for pattern, executable in structure.patterns:
+            values = _match(pattern, graph.sizes)
+            if values is not None:
+                return executable, tuple(values[name] for name in executable.blueprint.symbols)
+        opened = _open(structure, graph, roots)
+        if opened is not None:
+            return opened
+    structure.last = graph.sizes
+    structure.exact[graph.sizes] = made = _compile(roots, graph.inputs, graph.scalars)
+    return made, ()
+
+
+def _match(pattern: Pattern, sizes: Sequence[int]) -> dict[str, int] | None:
+    values: dict[str, int] = {}
+    for want, have in zip(pattern, sizes, strict=True):
+        if type(want) is int:
+            if want != have:
+                return None
+        elif values.setdefault(want, have) != have:  # type: ignore[arg-type]
+            return None
+    return values
+
+
+def _open(
+    structure: Structure, graph: Graph, roots: Sequence[Node]
+) -> tuple[Executable, tuple[int, ...]] | None:
+    """A program in which the sizes that differ from those seen before are known only at run time."""
+    if structure.closed or structure.last is None or not config.optimize:
+        return None
+    names: dict[tuple[int | str, int], str] = {}
+    pattern: list[int | str] = []
+    for want, have in zip(structure.last, graph.sizes, strict=True):
+        if want == have:
+            pattern.append(have)
+        else:
+            pattern.append(names.setdefault((want, have), f"n{len(names)}"))
+    try:
+        made = _compile_open(graph, roots, pattern)
+    except (ShapeError, TypeError):
+        structure.closed = True
+        return None
+    structure.last = tuple(pattern)
+    structure.patterns.append((structure.last, made))
+    values = {name: have for name, have in zip(pattern, graph.sizes, strict=True) if isinstance(name, str)}
+    return made, tuple(values[name] for name in made.blueprint.symbols)
+
+
+def _compile_open(graph: Graph, roots: Sequence[Node], pattern: Sequence[int | str]) -> Executable:
+    new: dict[Node, Node] = {}
+    at = 0
+    for node in graph.order:
+        count = len(node.shape)
+        shape: tuple[Size, ...] = tuple(
+            size if isinstance(size, int) else Dim(size) for size in pattern[at : at + count]
+        )
+        at += count
+        sources = () if node.value is not None else tuple(new[source] for source in node.inputs)
+        copy = Node(node.op, sources, shape, node.dtype)
+        copy.value, copy.site = node.value, node.site
+        new[node] = copy
+    return _compile(
+        [new[n] for n in roots], [new[n] for n in graph.inputs], [new[n] for n in graph.scalars]
+    )
+
+
+def _compile(roots: Sequence[Node], inputs: Sequence[Node], scalars: Sequence[Node]) -> Executable:
+    global _compiled
+    started = time.perf_counter()
+    skip = frozenset(name for name in config.skip_passes.split(",") if name)
+    if not config.optimize:
+        skip |= {"split_reductions", "share", "fuse", "inline"}
+    blueprint = compile_graph(roots, inputs, scalars, target().vector_bytes, skip)
+    made = Executable(blueprint)
+    _compiled += 1
+    if config.debug >= 1:
+        milliseconds = 1e3 * (time.perf_counter() - started)
+        print(f"program: {len(blueprint.steps)} launches, {len(blueprint.kernels)} kernels, {milliseconds:.1f} ms")
+    return made
+
+
+def _run(graph: Graph, roots: Sequence[Node], executable: Executable, symbols: tuple[int, ...]) -> None:
+    at = executable.fixed or executable.bind(symbols)
+    try:
+        made = [memory.empty(nbytes) for nbytes in at.nbytes]
+    except MemoryError as error:
+        raise _too_large(roots, error) from None
+    inputs = [node.value.ptr for node in graph.inputs]  # type: ignore[attr-defined]
+    words = [pack_scalar(node.value, node.dtype) for node in graph.scalars]  # type: ignore[arg-type]
+    executable.run(inputs, words, [b.ptr for b in made], at)
+    for i, source in executable.blueprint.same.items():
+        made[i] = made[source] if source >= 0 else graph.inputs[-1 - source].value  # type: ignore[call-overload]
+    for node, value in zip(roots, made, strict=True):
+        _settle(node, value)
+
+
+def _too_large(roots: Sequence[Node], error: MemoryError) -> OutOfMemoryError:
+    def nbytes(node: Node) -> int:
+        return int(node.size) * node.dtype.itemsize
+
+    largest = sorted(roots, key=nbytes, reverse=True)[:3]
+    named = ", ".join(f"{n.dtype.name}{list(n.shape)} of {nbytes(n) / 2**20:,.1f} MiB" for n in largest)
+    return OutOfMemoryError(
+        f"[evaluate] the results do not fit in memory (the largest tensors: {named}); "
+        f"use smaller batches or sizes ({error})"
+    )

@@ -1,0 +1,192 @@
+"""Executable programs: a blueprint whose kernels are machine code, ready to run on buffers.
+
+Input: a :class:`~lamella.compiler.pipeline.Blueprint`. Output: :class:`Executable`, called with the addresses of its inputs, the words of its
+scalars and the values of its size symbols; it fills the output buffers. Kernels are looked up in memory, then on disk, else compiled; one kernel
+serves every program that contains it. A program's memory need is known, and checked, before it starts.
+"""
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from lamella.compiler.emit.llvm import scratch_bytes
+from lamella.compiler.emit.target import Target, host, named
+from lamella.compiler.memory import assign
+from lamella.compiler.pipeline import Blueprint
+from lamella.config import config
+from lamella.errors import LamellaIndexError, OutOfMemoryError
+from lamella.ir.dim import Dim, bind
+from lamella.ir.loops import Kernel
+from lamella.runtime import buffer as memory
+from lamella.runtime import disk
+from lamella.runtime.launch import Launch, Plan, SlotValue
+
+__all__ = ["Executable", "kernel_addresses", "target"]
+
+_addresses: Final[dict[tuple[str, str], int]] = {}
+_lock: Final = threading.RLock()
+
+
+@cache
+def _named(name: str) -> Target:
+    return named(name)
+
+
+def target() -> Target:
+    """The machine that programs are compiled for."""
+    return _named(config.target) if config.target else host()
+
+
+def kernel_addresses(kernels: Sequence[Kernel]) -> list[int]:
+    """Machine code of ``kernels``: from memory, from disk, else compiled now."""
+    where = target()
+    with _lock:
+        missing = [k for k in kernels if (where.key, k.name) not in _addresses]
+        to_compile = [k for k in missing if not _from_disk(k, where)]
+        if to_compile:
+            _compile(to_compile, where)
+        return [_addresses[where.key, k.name] for k in kernels]
+
+
+def _from_disk(kernel: Kernel, where: Target) -> bool:
+    data = disk.get(f"{where.key}/{kernel.name}")
+    if data is None:
+        return False
+    from lamella.compiler.codegen import load_object
+
+    _addresses[where.key, kernel.name] = load_object(data)[kernel.name]
+    return True
+
+
+def _compile(kernels: Sequence[Kernel], where: Target) -> None:
+    from lamella.compiler.codegen import compile_objects, load_object
+
+    for kernel in kernels:
+        started = time.perf_counter()
+        data = compile_objects([kernel], where)
+        _addresses[where.key, kernel.name] = load_object(data)[kernel.name]
+        disk.put(f"{where.key}/{kernel.name}", data)
+        if config.debug >= 2:
+            print(f"  compiled {kernel.name[:9]} in {1e3 * (time.perf_counter() - started):.1f} ms")
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A program with its sizes known: extents, output bytes, where temporaries lie."""
+
+    symbols: tuple[int, ...]
+    extents: tuple[int, ...]  # values of the extra slots
+    shapes: tuple[tuple[int, ...], ...]
+    nbytes: tuple[int, ...]
+    offsets: tuple[int, ...]
+    arena: int
+
+
+class Executable:
+    """A compiled program. Reentrant: every run has its own slots and arena."""
+
+    def __init__(self, blueprint: Blueprint) -> None:
+        self.blueprint: Final = blueprint
+        addresses = kernel_addresses(blueprint.kernels)
+        self._extras: list[Dim] = []
+        first_fault = (
+            blueprint.inputs + len(blueprint.outputs) + blueprint.scalars
+            + len(blueprint.symbols) + len(blueprint.temporaries)
+        )  # fmt: skip
+        self._extra_slot = first_fault + len(blueprint.faults)
+        scratch = [scratch_bytes(kernel) for kernel in blueprint.kernels]
+        self._scratch = max(scratch, default=0)  # kernels with this much of it run on one thread, one after the other
+        if self._scratch:
+            self._extra_slot += 1
+        launches = []
+        for step in blueprint.steps:
+            extent = step.extent if isinstance(step.extent, int) else self._extra(step.extent)
+            name = blueprint.kernels[step.kernel].name
+            alone = scratch[step.kernel] > 0
+            slots = (*step.slots, self._extra_slot - 1) if alone else step.slots
+            launches.append(Launch(addresses[step.kernel], extent, slots, 0 if alone else step.grain, name))
+        self._plan = Plan(launches, self._extra_slot + len(self._extras))
+        self._bindings: dict[tuple[int, ...], Binding] = {}
+        self.fixed: Final = None if blueprint.symbols else self.bind(())
+
+    def _extra(self, extent: Dim) -> SlotValue:
+        if extent not in self._extras:
+            self._extras.append(extent)
+        return SlotValue(self._extra_slot + self._extras.index(extent))
+
+    def bind(self, values: tuple[int, ...]) -> Binding:
+        """The program with ``values`` for its size symbols, in order."""
+        found = self._bindings.get(values)
+        if found is None:
+            if len(self._bindings) > 256:
+                self._bindings.clear()
+            found = self._bindings[values] = self._bind(values)
+        return found
+
+    def _bind(self, values: tuple[int, ...]) -> Binding:
+        b = self.blueprint
+        known = dict(zip(b.symbols, values, strict=True))
+        shapes = tuple(tuple(bind(size, known) for size in shape) for shape, _ in b.outputs)
+        nbytes = []
+        for shape, (_, dtype) in zip(shapes, b.outputs, strict=True):
+            count = dtype.itemsize
+            for size in shape:
+                count *= size
+            nbytes.append(count)
+        sizes = [bind(t.nbytes, known) for t in b.temporaries]
+        offsets, arena = assign(b.temporaries, sizes)
+        extents = tuple(bind(extent, known) for extent in self._extras)
+        return Binding(values, extents, shapes, tuple(nbytes), tuple(offsets), arena)
+
+    def run(self, inputs: list[int], scalars: list[int], outputs: list[int], at: Binding) -> None:
+        """Run on the given addresses and scalar words; ``outputs`` are addresses of ``at.nbytes`` bytes each.
+
+        Raises:
+            OutOfMemoryError: before anything runs, if the temporaries do not fit.
+            LamellaIndexError: if a kernel met an index outside its axis, naming the line that recorded it.
+        """
+        words = inputs + outputs + scalars
+        words += at.symbols
+        arena = None
+        if at.arena:
+            arena = self._arena(at)
+            base = arena.ptr
+            words += [base + offset for offset in at.offsets]
+        faults = (ctypes.c_int64 * len(self.blueprint.faults))()
+        if faults:
+            first = ctypes.addressof(faults)
+            words += [first + 8 * i for i in range(len(faults))]
+        scratch = memory.empty(self._scratch) if self._scratch else None
+        if scratch is not None:
+            words.append(scratch.ptr)
+        words += at.extents
+        self._plan.run(words)
+        if any(faults):
+            self._fault(list(faults))
+
+    def _arena(self, at: Binding) -> memory.Buffer:
+        try:
+            return memory.empty(at.arena)
+        except MemoryError as error:
+            known = dict(zip(self.blueprint.symbols, at.symbols, strict=True))
+            sizes = sorted((bind(t.nbytes, known) for t in self.blueprint.temporaries), reverse=True)
+            largest = ", ".join(f"{size / 2**20:,.1f} MiB" for size in sizes[:3])
+            raise OutOfMemoryError(
+                f"[program] intermediate results need {at.arena / 2**20:,.1f} MiB at once (the largest tensors: "
+                f"{largest}), more than there is; use smaller batches or sizes ({error})"
+            ) from None
+
+    def _fault(self, seen: list[int]) -> None:
+        for (_, sites), value in zip(self.blueprint.faults, seen, strict=True):
+            if value:
+                lines = ", ".join(dict.fromkeys(site for site in sites if site))
+                where = f" (recorded at {lines})" if lines else ""
+                raise LamellaIndexError(
+                    f"[gather] an index is out of range for the axis it selects from{where}; "
+                    "indices run from -size to size - 1: check the values, for example with lm.clip"
+                )
