@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from lamella.errors import CompilerError
 from lamella.runtime import disk
+from lamella.runtime.elf import load_elf
 from lamella.runtime.native_ir import runtime_ir
 
 __all__ = ["Native", "compile_ir_text", "load_object", "native"]
@@ -70,9 +71,12 @@ def load_object(data: bytes) -> Callable[[str], int]:
     Raises:
         CompilerError: if the object is not one for this machine.
     """
-    llvm = _llvm()
+    loaded = load_elf(data)
+    if loaded is not None:
+        return functools.partial(_find, loaded.get)
     if not data.startswith(_OBJECT_MAGICS):  # LLVM itself would crash on it
         raise CompilerError("[native] not an object file: its first bytes are unknown")
+    llvm = _llvm()
     try:
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
         engine.add_object_file(llvm.ObjectFileRef.from_data(data))
@@ -81,13 +85,14 @@ def load_object(data: bytes) -> Callable[[str], int]:
         raise CompilerError(f"[native] an object file could not be loaded: {error}") from error
     _engines.append(engine)
 
-    def address(name: str) -> int:
-        found = engine.get_function_address(name)
-        if not found:
-            raise CompilerError(f"[native] an object file lacks the function {name!r}")
-        return int(found)
+    return functools.partial(_find, engine.get_function_address)
 
-    return address
+
+def _find(lookup: Callable[[str], int | None], name: str) -> int:
+    found = lookup(name)
+    if not found:
+        raise CompilerError(f"[native] an object file lacks the function {name!r}")
+    return int(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from lamella.runtime.os_posix import (
 
 __all__ = [
     "CLOCK_NANOSECONDS", "NATIVE_IR", "advise_huge", "available_memory", "cache_root", "cpu_quota",
-    "cpu_count", "folder_fault", "machine_identity", "map_pages", "native_addresses", "unmap_pages",
+    "cpu_count", "folder_fault", "machine_identity", "map_pages", "native_addresses", "protect_code", "unmap_pages",
 ]  # fmt: skip
 
 CLOCK_NANOSECONDS: Final = 1.0
@@ -66,6 +66,15 @@ _madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 def advise_huge(pointer: int, nbytes: int) -> None:
     """Ask for huge pages behind a mapping; the system may decline."""
     _madvise(pointer, nbytes, _MADV_HUGEPAGE)
+
+
+_mprotect = LIBC.mprotect
+_mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+
+def protect_code(pointer: int, nbytes: int) -> bool:
+    """Make whole pages readable and executable, no longer writable; False where the system forbids it."""
+    return bool(_mprotect(pointer, nbytes, 5) == 0)
 
 
 def cache_root() -> Path:
