@@ -22,9 +22,9 @@ from lamella.ops.sorting import *
 from lamella.ops.movement import *
 from lamella.ops.slicing import *
 from lamella.ops.joining import *
-from lamella.ops.gather import *
-from lamella.ops.scatter import *
+from lamella.ops.gathering import *
+from lamella.ops.scattering import *
 from lamella.ops.contraction import *
 from lamella.ops.convolution import *
-from lamella.ops.window import *
+from lamella.ops.windows import *
 from lamella.ops.random import *

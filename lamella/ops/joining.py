@@ -1,7 +1,8 @@
-"""Padding and concatenation: results with elements that come from different places, chosen by position.
+"""Padding and concatenation: results with elements that come from different places, chosen by
+position.
 
-Input: nodes of one dtype. Output: a node whose element reads the input its position belongs to and touches no other
-memory. Both are linear; their transposes are slices.
+Input: nodes of one dtype. Output: a node whose element reads the input its position belongs to and
+touches no other memory. Both are linear; their transposes are slices.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ __all__ = ["Concatenate", "Pad", "concatenate", "pad"]
 
 @dataclass(frozen=True, slots=True)
 class Pad(Movement):
-    """x with ``low`` fill elements before each axis, ``interior`` between neighbours and the rest after; inputs x, value."""
+    """x with ``low`` fill elements before each axis, ``interior`` between neighbours and the rest
+    after; inputs x, value.
+    """
 
     low: tuple[int, ...]
     interior: tuple[int, ...]
@@ -106,7 +109,8 @@ class Pad(Movement):
         """Each side, interior gaps, empty inputs."""
         cases: tuple[tuple[tuple[int, ...], ...], ...] = (
             ((), (), (), ()), ((3,), (1,), (2,), (0,)), ((3, 4), (0, 2), (1, 0), (0, 0)),
-            ((3, 2), (1, 0), (0, 2), (2, 1)), ((0, 2), (2, 1), (1, 1), (0, 0)), ((0,), (1,), (1,), (3,)),
+            ((3, 2), (1, 0), (0, 2), (2, 1)), ((0, 2), (2, 1), (1, 1), (0, 0)),
+            ((0,), (1,), (1,), (3,)),
         )  # fmt: skip
         for shape, low, high, gaps in cases:
             yield Sample(
@@ -115,7 +119,9 @@ class Pad(Movement):
 
 
 def _spread(size: Size, gap: int) -> Size:
-    """The extent of ``size`` elements with ``gap`` between neighbours; a symbolic size counts as at least 1."""
+    """The extent of ``size`` elements with ``gap`` between neighbours; a symbolic size counts as at
+    least 1.
+    """
     if gap == 0 or size == 0:
         return size
     return (size - 1) * (gap + 1) + 1
@@ -128,7 +134,8 @@ def pad(
     value: Node | float = 0,
     interior: Sequence[int] | None = None,
 ) -> Node:
-    """``x`` surrounded by ``value``: ``low`` elements before and ``high`` after each axis, ``interior`` between neighbours.
+    """``x`` surrounded by ``value``: ``low`` elements before and ``high`` after each axis,
+    ``interior`` between neighbours.
 
     Raises:
         ShapeError: unless every axis has its amounts, none negative.
@@ -191,7 +198,8 @@ class Concatenate(Movement):
         if isinstance(offset, int):
             starts = [offset if a == self.axis else 0 for a in range(len(shape))]
             return slice(cotangent, starts, shape)
-        # a symbolic offset is no number while recording: the part is what is left after it, counted from the end
+        # a symbolic offset is no number while recording: the part is what is left after it, counted
+        # from the end
         whole = cotangent.shape[self.axis]
         axis = (self.axis,)
         tail = [whole - offset if a == self.axis else n for a, n in enumerate(cotangent.shape)]

@@ -1,8 +1,8 @@
 """Movement: reshape, permute, broadcast_to and flip, which only say where an element comes from.
 
-Input: a node. Output: a node whose element at an index is one element of the input; nothing is computed, so the compiler
-composes these with whatever reads them. All are linear, and each one's transpose is written with the others
-and ``reduce_sum``.
+Input: a node. Output: a node whose element at an index is one element of the input; nothing is
+computed, so the compiler composes these with whatever reads them. All are linear, and each one's
+transpose is written with the others and ``reduce_sum``.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def _cuts(shape: Shape) -> dict[Size, int]:
 def reshape_index(index: Index, result: Shape, source: Shape) -> Index:
     """The index in ``source`` of the element at ``index`` of ``result``, of equal row-major offset.
 
-    Both shapes are cut where their leading products agree, so that axes left alone keep their own index.
+    Both shapes are cut where their leading products agree, so that axes left alone keep their own
+    index.
     """
     if 0 in source:  # no element exists, so nothing will be read
         return tuple(ix.constant(0) for _ in source)
@@ -97,15 +98,16 @@ class Reshape(Movement):
     def samples(cls) -> Iterator[Sample]:
         """Splits, merges, both, sizes 1 and 0."""
         cases: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
-            ((), (1, 1)), ((6,), (2, 3)), ((2, 3, 4), (4, 6)), ((4, 6), (3, 2, 4)), ((0, 3), (3, 0, 2)),
-            ((2, 1, 3, 5), (2, 15)), ((1,), ()),
+            ((), (1, 1)), ((6,), (2, 3)), ((2, 3, 4), (4, 6)), ((4, 6), (3, 2, 4)),
+            ((0, 3), (3, 0, 2)), ((2, 1, 3, 5), (2, 15)), ((1,), ()),
         )  # fmt: skip
         for source, target in cases:
             yield Sample((source,), lambda x, t=target: reshape(x, t), dtypes.ALL)
 
 
 def reshape(x: Node, shape: Sequence[Size]) -> Node:
-    """``x`` with the same elements, in row-major order, under ``shape``; one size may be -1 (worked out).
+    """``x`` with the same elements, in row-major order, under ``shape``; one size may be -1 (worked
+    out).
 
     Raises:
         ShapeError: when the numbers of elements differ.
@@ -182,7 +184,8 @@ def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def permute(x: Node, axes: Sequence[int]) -> Node:
-    """``x`` with its axes in the order ``axes``: result[i_0, …] = x[…] with i_k at axis ``axes[k]``.
+    """``x`` with its axes in the order ``axes``: result[i_0, …] = x[…] with i_k at axis
+    ``axes[k]``.
 
     Raises:
         ShapeError: unless ``axes`` names each axis once.

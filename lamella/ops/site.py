@@ -1,7 +1,7 @@
 """Where in the user's program an operation was recorded.
 
-Output: ``"file.py:12"``, kept in ``Node.site`` by the few operations that may fail when they run (an index outside its
-axis), so that the exception can name the line.
+Output: ``"file.py:12"``, kept in ``Node.site`` by the few operations that may fail when they run
+(an index outside its axis), so that the exception can name the line.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Strided slices, and replacing a strided slice: each is written in terms of the other.
 
-Input: a tensor, 0-d int64 starts (run-time arguments, so that ``x[i]`` is one program for every ``i``) and static strides.
-Output: ``slice``: the region; ``update_slice``: the tensor with the region replaced. The size of the region is the
-result's (or the update's) shape; position ``k`` of the region along an axis is ``start + k * stride``, stride possibly
-negative. Starts that are known numbers are checked here; others are the caller's duty.
+Input: a tensor, 0-d int64 starts (run-time arguments, so that ``x[i]`` is one program for every
+``i``) and static strides. Output: ``slice``: the region; ``update_slice``: the tensor with the
+region replaced. The size of the region is the result's (or the update's) shape; position ``k`` of
+the region along an axis is ``start + k * stride``, stride possibly negative. Starts that are known
+numbers are checked here; others are the caller's duty.
 """
 
 from __future__ import annotations
@@ -128,10 +129,11 @@ def _as_starts(starts: Starts) -> tuple[Node, ...]:
     return tuple(ops.constant(s, dtypes.int64) if isinstance(s, int) else s for s in starts)
 
 
-def slice(  # noqa: A001 - the field's word
+def slice(
     x: Node, starts: Starts, sizes: Sequence[Size], strides: Sequence[int] | None = None
 ) -> Node:
-    """The region of ``sizes`` elements from ``starts`` in steps of ``strides`` (default 1; may be negative).
+    """The region of ``sizes`` elements from ``starts`` in steps of ``strides`` (default 1; may be
+    negative).
 
     A start is a Python int (part of the program) or a 0-d int64 node (an argument of it).
 
@@ -227,7 +229,8 @@ class UpdateSlice(Movement):
 def update_slice(
     x: Node, update: Node, starts: Starts, strides: Sequence[int] | None = None
 ) -> Node:
-    """``x`` with the region that ``slice(x, starts, update.shape, strides)`` reads replaced by ``update``.
+    """``x`` with the region that ``slice(x, starts, update.shape, strides)`` reads replaced by
+    ``update``.
 
     Raises:
         ShapeError: unless there is one start, size and stride an axis.
@@ -248,7 +251,7 @@ def update_slice(
     return make(UpdateSlice(steps), (x, update, *found), x.shape, x.dtype)
 
 
-# -- starts that differ along a batch: the positions become index arrays ----------------------------------------------
+# -- starts that differ along a batch: the positions become index arrays ---------------------------
 
 
 def _batched_positions(
@@ -259,7 +262,9 @@ def _batched_positions(
     batched: Needs,
     size: Size,
 ) -> list[Node]:
-    """The batch index, then the positions along each of ``axes``, of shapes that broadcast to (size, *sizes there)."""
+    """The batch index, then the positions along each of ``axes``, of shapes that broadcast to
+    (size, *sizes there).
+    """
     count = len(axes)
     ahead = ops.iota((size,), 0, dtypes.int64)
     found = [reshape(ahead, (size, *(1,) * count))]

@@ -1,8 +1,10 @@
-"""Scatter: updates put, added or compared into chosen rows of a tensor, always in the order of the updates.
+"""Scatter: updates put, added or compared into chosen rows of a tensor, always in the order of the
+updates.
 
-Input: ``x (*lead, N, *rest)``, integer ``index (*lead, *I)``, ``updates (*lead, *I, *rest)``. Output: x changed. The order is
-part of the meaning: of several updates to one place "set" keeps the last, and sums have the same bits on any number of threads.
-An index outside ``[-N, N)`` is a fault of the program (IndexError when computed) and changes nothing.
+Input: ``x (*lead, N, *rest)``, integer ``index (*lead, *I)``, ``updates (*lead, *I, *rest)``.
+Output: x changed. The order is part of the meaning: of several updates to one place "set" keeps the
+last, and sums have the same bits on any number of threads. An index outside ``[-N, N)`` is a fault
+of the program (IndexError when computed) and changes nothing.
 """
 
 from __future__ import annotations
@@ -19,11 +21,11 @@ from lamella.dtypes import DType
 from lamella.errors import DTypeError, OptionError, ShapeError, did_you_mean
 from lamella.ir import index as ix
 from lamella.ir.dim import Dim, Shape, Size, product
-from lamella.ir.loops import Declare, Expr, For, If, Read, Stmt, apply, cast
+from lamella.ir.loops import Declare, For, If, Read, Stmt, apply, cast
 from lamella.ir.node import Node, make
 from lamella.ops.base import Array, Element, Index, KernelWriter, Needs, Primitive, Sample
 from lamella.ops.families import accumulator, check_fits, to_shape, widen
-from lamella.ops.gather import (
+from lamella.ops.gathering import (
     Draw,
     along_axis,
     check_indices,
@@ -45,7 +47,9 @@ _NUMPY = {"add": np.add, "max": np.maximum, "min": np.minimum}
 
 @dataclass(frozen=True, slots=True)
 class Scatter(Primitive):
-    """For each i in order: x[b, index[b, i], r] = f(x[b, index[b, i], r], updates[b, i, r]); ``lead`` axes b."""
+    """For each i in order: x[b, index[b, i], r] = f(x[b, index[b, i], r], updates[b, i, r]);
+    ``lead`` axes b.
+    """
 
     mode: Mode
     lead: int = 0
@@ -77,8 +81,8 @@ class Scatter(Primitive):
 
     # -- derivatives ------------------------------------------------------------------------------
     def vjp(self, node: Node, cotangent: Node, needs: Needs) -> Sequence[Node | None]:
-        """Each result element's cotangent goes to what it came from (ties of max and min share it)."""
-        x, index, updates = node.inputs
+        """Each result element's cotangent goes to what it came from (max and min share ties)."""
+        updates = node.inputs[2]
         found = self._gather(cotangent, node)
         if self.mode == "add":
             return cotangent, None, found
@@ -130,7 +134,7 @@ class Scatter(Primitive):
         return to_shape(reshape(ops.equal(last, order), (*index.shape, *rest)), updates.shape)
 
     def _shares(self, node: Node) -> tuple[Node, Node, Node]:
-        """max, min: 1 where x is the result, 1 where an update is, and how many are at each place."""
+        """max, min: where x is the result, where an update is, and how many each place has."""
         x, _, updates = node.inputs
         result = self._scatter(x, node, updates, self.mode)
         of_x = ops.cast(ops.equal(x, result), x.dtype)
@@ -200,8 +204,8 @@ class Scatter(Primitive):
         """Every mode with repeated indices, lead axes, 0-d indices and empty updates."""
         cases: tuple[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], int], ...] = (
             ((5,), (), (), 0), ((4,), (7,), (7,), 0), ((4, 3), (2, 3), (2, 3, 3), 0),
-            ((3, 2), (0,), (0, 2), 0), ((2, 4), (2, 3), (2, 3), 1), ((2, 3, 2), (2, 4), (2, 4, 2), 1),
-            ((0, 2), (0,), (0, 2), 0),
+            ((3, 2), (0,), (0, 2), 0), ((2, 4), (2, 3), (2, 3), 1),
+            ((2, 3, 2), (2, 4), (2, 4, 2), 1), ((0, 2), (0,), (0, 2), 0),
         )  # fmt: skip
         for mode in MODES:
             allowed = dtypes.ALL if mode == "set" else dtypes.INTEGERS + dtypes.FLOATS
@@ -218,7 +222,9 @@ class Scatter(Primitive):
 
 
 def _draw(size: int) -> Draw:
-    """Distinct small numbers (so that max and min have no ties), and indices in range at position 1."""
+    """Distinct small numbers (so that max and min have no ties), and indices in range at position
+    1.
+    """
 
     def draw(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, place: int) -> Array:
         if place == 1:
@@ -244,13 +250,15 @@ def _check(op: str, x: Node, index: Node, updates: Node, lead: int) -> None:
 def scatter(
     x: Node, index: Node, updates: Node, mode: str, lead: int = 0, checked: bool = True
 ) -> Node:
-    """``x (*lead, N, *rest)`` with ``updates (*lead, *I, *rest)`` applied, in order, to the rows ``index (*lead, *I)``.
+    """``x (*lead, N, *rest)`` with ``updates (*lead, *I, *rest)`` applied, in order, to the rows
+    ``index (*lead, *I)``.
 
     Args:
         x: the tensor to start from; bool only for "set".
         index: any integer dtype; negative indices count from the end.
         updates: of the dtype of ``x``.
-        mode: "set" (the last wins), "add" (float16 and bfloat16 are summed in float32), "max" or "min".
+        mode: "set" (the last wins), "add" (float16 and bfloat16 are summed in float32), "max" or
+            "min".
         lead: how many leading axes the three share.
         checked: False promises that every index lies in ``[0, N)``.
 
@@ -258,7 +266,8 @@ def scatter(
         ShapeError: when the shapes do not fit.
         DTypeError: for other index dtypes, or bool arithmetic.
         OptionError: for an unknown mode.
-        LamellaIndexError: here, for an axis of size 0; when computed, for an index outside ``[-N, N)``.
+        LamellaIndexError: here, for an axis of size 0; when computed, for an index
+            outside ``[-N, N)``.
 
     >>> from lamella import dtypes, ops
     >>> x, i = ops.iota((5, 2), 0, dtypes.float32), ops.iota((3,), 0, dtypes.int64)
@@ -289,7 +298,8 @@ def scatter_nd(
     mode: str,
     checked: Sequence[bool] | None = None,
 ) -> Node:
-    """``x`` with ``updates`` applied where ``gather_nd(x, indices, axes)`` reads; their shape is that result's.
+    """``x`` with ``updates`` applied where ``gather_nd(x, indices, axes)`` reads; their shape is
+    that result's.
 
     Raises:
         ShapeError: for wrong axes or shapes.
@@ -313,7 +323,8 @@ def scatter_nd(
 
 
 def put_along_axis(x: Node, index: Node, updates: Node, axis: int, mode: str = "set") -> Node:
-    """``x`` with ``updates`` (of the index's shape) applied where ``take_along_axis(x, index, axis)`` reads.
+    """``x`` with ``updates`` (of the index's shape) applied where ``take_along_axis(x, index,
+    axis)`` reads.
 
     Raises:
         ShapeError: for a wrong axis or shapes that do not line up.

@@ -1,14 +1,16 @@
 """Gather: elements chosen by integer indices, and the multi-axis forms composed from it.
 
-Input: ``x (*lead, N, *rest)`` and integer ``index (*lead, *I)``. Output: ``(*lead, *I, *rest)``. An index may be negative
-(counted from the end); one outside ``[-N, N)`` is a fault of the program, raised as IndexError with the line that recorded
-the operation when the value is computed. The derivative is a ``scatter`` that adds.
+Input: ``x (*lead, N, *rest)`` and integer ``index (*lead, *I)``. Output: ``(*lead, *I, *rest)``. An
+index may be negative (counted from the end); one outside ``[-N, N)`` is a fault of the program,
+raised as IndexError with the line that recorded the operation when the value is computed. The
+derivative is a ``scatter`` that adds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -60,7 +62,8 @@ def wrap_index(op: str, index: Array, size: int) -> Array:
 
 
 def check_indices(op: str, index: Node, size: Size) -> None:
-    """Check what is known of an index while recording: its dtype, and that there is something to choose.
+    """Check what is known of an index while recording: its dtype, and that there is something to
+    choose.
 
     Raises:
         DTypeError: when it is not of an integer dtype.
@@ -75,14 +78,18 @@ def check_indices(op: str, index: Node, size: Size) -> None:
 
 
 def position(index: Element, at: Index, size: Size, checked: bool) -> Expr:
-    """The int64 position that an index element names; ``checked`` wraps negative ones and reports faults."""
+    """The int64 position that an index element names; ``checked`` wraps negative ones and reports
+    faults.
+    """
     found = cast(index(at), dtypes.int64)
     return apply("checked_index", found, ix.constant(size)) if checked else found
 
 
 @dataclass(frozen=True, slots=True)
 class Gather(Primitive):
-    """result[b, i, r] = x[b, index[b, i], r] with ``lead`` axes b; unchecked indices are known to be in [0, N)."""
+    """result[b, i, r] = x[b, index[b, i], r] with ``lead`` axes b; unchecked indices are known to
+    be in [0, N).
+    """
 
     lead: int = 0
     checked: bool = True
@@ -164,7 +171,9 @@ class Gather(Primitive):
 
 
 def _draw(size: int) -> Draw:
-    """Draws for (x, index, …): small numbers, and indices over the whole allowed range at position 1."""
+    """Draws for (x, index, …): small numbers, and indices over the whole allowed range at position
+    1.
+    """
 
     def draw(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, place: int) -> Array:
         if place == 1:
@@ -205,7 +214,8 @@ def gather(x: Node, index: Node, lead: int = 0, checked: bool = True) -> Node:
     Raises:
         ShapeError: when the lead axes differ or ``x`` has no axis left.
         DTypeError: when ``index`` is not of an integer dtype.
-        LamellaIndexError: here, for an axis of size 0; when computed, for an index outside ``[-N, N)``.
+        LamellaIndexError: here, for an axis of size 0; when computed, for an index
+            outside ``[-N, N)``.
 
     >>> from lamella import dtypes, ops
     >>> x = ops.iota((5, 2), 0, dtypes.float32)
@@ -220,9 +230,11 @@ def gather(x: Node, index: Node, lead: int = 0, checked: bool = True) -> Node:
 
 @dataclass(frozen=True, slots=True)
 class RavelIndex(Primitive):
-    """The row-major position of a multi-index; inputs: one index an axis, then any node of the shape indexed.
+    """The row-major position of a multi-index; inputs: one index an axis, then any node of the
+    shape indexed.
 
-    Only the shape of the last input matters. ``checked[a]`` wraps and checks the index of axis a by itself.
+    Only the shape of the last input matters. ``checked[a]`` wraps and checks the index of axis a by
+    itself.
     """
 
     checked: tuple[bool, ...]
@@ -279,19 +291,32 @@ class RavelIndex(Primitive):
         for shape, sizes in cases:
             yield Sample(
                 (shape,) * len(sizes),
-                lambda *i, n=sizes: ravel_index(i, n),
+                partial(_ravel_all, sizes),
                 (dtypes.int64, dtypes.int32),
-                draw=lambda rng, s, dtype, place, n=sizes: rng.integers(
-                    -n[place], max(n[place], 1), s
-                ),
+                draw=partial(_draw_for, sizes),
                 differentiable=False,
             )
+
+
+def _ravel_all(sizes: Shape, *indices: Node) -> Node:
+    return ravel_index(indices, sizes)
+
+
+def _draw_for(
+    sizes: tuple[int, ...],
+    rng: np.random.Generator,
+    shape: tuple[int, ...],
+    dtype: DType,
+    place: int,
+) -> Array:
+    return rng.integers(-sizes[place], max(sizes[place], 1), shape)
 
 
 def ravel_index(
     indices: Sequence[Node], sizes: Shape, checked: Sequence[bool] | None = None
 ) -> Node:
-    """The int64 row-major position in ``sizes`` of the multi-index ``indices``, one node an axis, broadcast together.
+    """The int64 row-major position in ``sizes`` of the multi-index ``indices``, one node an axis,
+    broadcast together.
 
     Raises:
         ShapeError: when their shapes do not broadcast or their number is not that of ``sizes``.
@@ -345,7 +370,8 @@ def flat_index(
 def gather_nd(
     x: Node, indices: Sequence[Node], axes: Sequence[int], checked: Sequence[bool] | None = None
 ) -> Node:
-    """result[i, r] = x with axis ``axes[k]`` at ``indices[k][i]``: shape (*broadcast of indices, *other axes in order).
+    """result[i, r] = x with axis ``axes[k]`` at ``indices[k][i]``: shape (*broadcast of indices,
+    *other axes in order).
 
     Raises:
         ShapeError: for wrong axes, or indices that do not broadcast.
@@ -367,7 +393,9 @@ def gather_nd(
 def along_axis(
     op: str, x: Node, index: Node, axis: int
 ) -> tuple[Node, Node, tuple[int, ...], tuple[int, ...]]:
-    """``x`` and ``index`` broadcast beside ``axis`` and with it last; the permutation to there and back."""
+    """``x`` and ``index`` broadcast beside ``axis`` and with it last; the permutation to there and
+    back.
+    """
     place = normalize_axes(op, axis, x.ndim)[0]
     if index.ndim != x.ndim:
         raise ShapeError(
