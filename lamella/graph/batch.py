@@ -26,7 +26,7 @@ def batch(
         size: the batch size.
 
     Returns:
-        For each output the new node and True if it has the batch axis (else it is the output itself).
+        For each output the new node and True if it has the batch axis (else the output itself).
 
     Raises:
         ShapeError: if a batched input does not have shape ``(size, *shape)`` and the same dtype.

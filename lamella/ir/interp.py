@@ -56,7 +56,7 @@ def _given(node: Node, array: Array, bound: dict[str, int]) -> Array:
     found = np.asarray(array, node.dtype.numpy)
     if not unify(node.shape, found.shape, bound):
         raise ShapeError(
-            f"[interpret] a value of shape {found.shape} was given for {node.shape}; the sizes must "
+            f"[interpret] a value of shape {found.shape} was given for {node.shape}; sizes must "
             "agree, and each symbol must stand for one size"
         )
     return found
@@ -68,11 +68,11 @@ def _value(node: Node, values: Mapping[Node, Array], bound: Mapping[str, int]) -
     if isinstance(held, (bool, int, float, np.ndarray)):
         return np.asarray(held).astype(node.dtype.numpy, copy=False).reshape(shape)
     if held is not None:
-        view: Array = held.numpy(shape, node.dtype)  # type: ignore[attr-defined]
+        view: Array = held.numpy(shape, node.dtype.numpy)  # type: ignore[attr-defined]
         return view
     if node.op.name == "placeholder":
         raise TraceError(
-            f"[interpret] the placeholder of shape {node.shape} has no value; pass inputs={{node: array}}"
+            f"[interpret] the placeholder of shape {node.shape} has no value; give it one in inputs"
         )
     arrays = [values[source] for source in node.inputs]
     result = np.asarray(node.op.reference(*arrays, shape=shape, dtype=node.dtype))

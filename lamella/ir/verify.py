@@ -19,7 +19,7 @@ def verify_graph(outputs: Sequence[Node]) -> None:
     """Check the whole graph below ``outputs``.
 
     Raises:
-        ShapeError, DTypeError: from the primitive's ``check``, where a node does not fit its inputs.
+        ShapeError, DTypeError: from the primitive's ``check`` of a node that does not fit its inputs.
         CompilerError: for a node that is malformed in itself.
 
     >>> from lamella import ops
@@ -34,9 +34,11 @@ def verify_graph(outputs: Sequence[Node]) -> None:
 
 def _verify_fields(node: Node) -> None:
     problem = ""
-    if not isinstance(node.dtype, DType):
+    dtype: object = node.dtype
+    shape: object = node.shape
+    if not isinstance(dtype, DType):
         problem = f"dtype {node.dtype!r} is not one of lamella.dtypes"
-    elif not isinstance(node.shape, tuple):
+    elif not isinstance(shape, tuple):
         problem = f"shape {node.shape!r} is not a tuple"
     elif any(not _is_size(size) for size in node.shape):
         problem = f"shape {node.shape!r} has a size that is neither a Dim nor an int >= 0"

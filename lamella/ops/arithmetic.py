@@ -1,7 +1,7 @@
-"""Arithmetic, elementwise: sums and products, absolute value, maximum, minimum, and what they compose.
+"""Arithmetic, elementwise: sums, products, quotients, absolute value, maximum, minimum.
 
 Input: nodes of one dtype (no promotion), shapes that broadcast. Output: a node of that dtype.
-Integers wrap; integer division and remainder by zero give 0. Where a derivative does not exist: that of
+Integers wrap; integer division and remainder by zero give 0. Where no derivative exists, that of
 ``abs`` at 0 is 0, and ``maximum`` and ``minimum`` of equal numbers share it half and half.
 """
 from __future__ import annotations

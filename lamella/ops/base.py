@@ -57,7 +57,7 @@ class Element(Protocol):
         """The element at ``index`` (one int64 expression per axis, each inside its axis)."""
 
     def guarded(self, condition: Expr, index: Index, fill: Expr) -> Expr:
-        """The element at ``index`` where ``condition`` holds, else ``fill``, not touching memory."""
+        """The element at ``index`` where ``condition`` holds, else ``fill``; no memory is read."""
 
 
 class KernelWriter(Protocol):
@@ -81,8 +81,8 @@ class Sample:
     """One generated test: shapes and dtypes of inputs, how to draw them, how exact the result is.
 
     ``build`` takes the input nodes and returns the node under test. The sample runs once per dtype
-    of ``dtypes``, used for every input that ``input_dtypes`` does not fix. ``draw(rng, shape, dtype,
-    position)`` replaces the uniform draw from ``low`` to ``high``. ``rtol`` None: from the dtype
+    of ``dtypes``, used for every input that ``input_dtypes`` does not fix. ``draw(rng, shape,
+    dtype, position)`` replaces the uniform draw from ``low`` to ``high``. ``rtol`` None: from the dtype
     (float64 1e-12, float32 2e-6, float16 2e-3, bfloat16 2e-2; integers exact).
     """
 

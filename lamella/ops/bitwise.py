@@ -1,7 +1,7 @@
 """Bitwise and logical functions and shifts, elementwise: integers and bool in, the same dtype out.
 
 For bool the bitwise functions are the logical ones; ``logical_*`` take any dtype and test ``x != 0``
-first. Shifts by a negative count or by the width and more give 0 (-1 for negative signed ``>>``).
+first. Shifts by a negative count or by the width and more give 0 (``>>`` of a negative: -1).
 """
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ from lamella.ops.sampling import SHAPES, binary, special, unary
 
 __all__ = [
     "Equal", "IsFinite", "IsInf", "IsNan", "Less", "LessEqual", "NotEqual", "SignBit", "Where",
-    "equal", "greater", "greater_equal", "isfinite", "isinf", "isnan", "less", "less_equal", "not_equal",
-    "signbit", "where",
+    "equal", "greater", "greater_equal", "isfinite", "isinf", "isnan", "less", "less_equal",
+    "not_equal", "signbit", "where",
 ]  # fmt: skip
 
 

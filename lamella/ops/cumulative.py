@@ -1,8 +1,8 @@
 """Running sums, products and extremes along an axis, and first-order linear recurrences.
 
 Input: nodes, an axis, ``reverse`` to run from the end. Output: the same shape. The recurrence
-``h[j] = a[j] * h[j-1] + b[j]`` is the derivative of ``cumprod``, whence zeros do no harm, and is closed
-under differentiation. float16 and bfloat16 are accumulated in float32 and rounded at each store.
+``h[j] = a[j] * h[j-1] + b[j]`` is the derivative of ``cumprod``, so zeros do no harm, and is
+closed under differentiation. float16 and bfloat16 are accumulated in float32 and rounded at each store.
 """
 from __future__ import annotations
 

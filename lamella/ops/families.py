@@ -120,7 +120,7 @@ def to_shape(x: Node, shape: Shape) -> Node:
     return x if x.shape == shape else ops.broadcast_to(x, shape)
 
 
-# -- elementwise ------------------------------------------------------------------------------------
+# -- elementwise ---------------------------------------------------------------------------------
 def _arguments(op: Elementwise, args: Sequence[Node]) -> DType:
     """The common dtype of the arguments, checked."""
     dtype = args[0].dtype
@@ -173,7 +173,7 @@ class Elementwise(Primitive):
     """A scalar function applied at every index.
 
     ``loop_op`` names the loop IR operation that is its meaning (or override ``expr``); ``compute``
-    is the NumPy function; ``kinds`` the dtype kinds taken; ``predicate`` whether the result is bool.
+    is the NumPy function; ``kinds`` the dtype kinds taken; ``predicate``: the result is bool.
     """
 
     kind: ClassVar[Kind] = "elementwise"

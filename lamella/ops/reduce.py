@@ -1,8 +1,9 @@
 """Reductions along axes: sum, prod, max, min, any, all, argmax, argmin. Reduced axes vanish.
 
-Input: a node and its axes (None: all; no axes: the node itself). float16 and bfloat16 sums and products
-accumulate in float32; integers wrap. Derivatives: equal maxima share it equally; that of ``prod`` uses
-exclusive products, so zeros do no harm. Argmax and argmin give the first position as int64; nan wins.
+Input: a node and its axes (None: all; no axes: the node itself). float16 and bfloat16 sums and
+products accumulate in float32; integers wrap. Derivatives: equal maxima share it equally; that of
+``prod`` uses exclusive products, so zeros do no harm. Argmax and argmin give the first position as
+int64; nan wins.
 """
 from __future__ import annotations
 
@@ -30,6 +31,7 @@ __all__ = [
 ]  # fmt: skip
 
 NUMBERS = (*INTEGERS, *FLOATS)
+Axes = int | Sequence[int] | None
 
 
 def _remaining(shape: Shape, axes: Sequence[int]) -> Shape:
@@ -155,7 +157,8 @@ def _others(x: Node, axes: tuple[int, ...]) -> Node:
     kept = tuple(axis for axis in range(x.ndim) if axis not in axes)
     order = (*kept, *axes)
     moved = ops.permute(x, order)
-    flat = ops.reshape(moved, (*(x.shape[a] for a in kept), product(tuple(x.shape[a] for a in axes))))
+    count = product(tuple(x.shape[axis] for axis in axes))
+    flat = ops.reshape(moved, (*(x.shape[axis] for axis in kept), count))
     last = flat.ndim - 1
     before = ops.cumprod(ops.shift(flat, last, 1.0), last)
     after = ops.cumprod(ops.shift(flat, last, 1.0, reverse=True), last, reverse=True)
@@ -340,17 +343,28 @@ class ArgMin(ArgExtremum):
 
 
 def _reductions(
-    build: Callable[[Node, object], Node], dtypes: Sequence[DType], empty: bool = False
+    build: Callable[[Node, Axes], Node], dtypes: Sequence[DType], empty: bool = False
 ) -> Iterator[Sample]:
-    cases: list[tuple[tuple[int, ...], int | tuple[int, ...] | None]] = [
+    cases: list[tuple[tuple[int, ...], Axes]] = [
         ((17,), 0), ((2, 3, 5), 2), ((2, 3, 5), 0), ((2, 3, 5), 1), ((2, 3, 5), (0, 2)),
         ((2, 3, 5), None), ((4, 1), 1), ((0, 3), 1), ((), None),
     ]  # fmt: skip
     cases += [((0, 3), 0), ((0,), None)] if empty else []
     for shape, axes in cases:
-        yield Sample((shape,), lambda x, a=axes: build(x, a), tuple(dtypes))
+        yield Sample((shape,), lambda x, a=axes: build(x, a), tuple(dtypes), draw=_distinct)
     yield Sample(((12, 12),), lambda x: build(x, 1), tuple(dtypes), draw=special, rtol=1e-2,
                  differentiable=False, note="special values")  # fmt: skip
+
+
+def _distinct(
+    rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, position: int
+) -> Array:
+    """Numbers far apart, so that which one is the extreme does not hang on a rounding."""
+    count = int(np.prod(shape, dtype=int))
+    if dtype.kind == "b":
+        return np.asarray(rng.random(shape) < 0.5)
+    values = np.arange(count) - (0 if dtype.kind == "u" else count // 2)
+    return np.asarray(rng.permutation(values).reshape(shape) * (0.125 if dtype.kind == "f" else 1))
 
 
 def _positions(build: Callable[[Node, int], Node]) -> Iterator[Sample]:
@@ -360,7 +374,7 @@ def _positions(build: Callable[[Node, int], Node]) -> Iterator[Sample]:
                  note="special values")  # fmt: skip
 
 
-def _reduce(op: type[Reduction], x: Node, axes: int | Sequence[int] | None) -> Node:
+def _reduce(op: type[Reduction], x: Node, axes: Axes) -> Node:
     if x.dtype.kind not in op.kinds:
         raise DTypeError(
             f"[{op.name}] does not take {x.dtype.name}; cast it with .astype(...) first, for "
@@ -372,7 +386,7 @@ def _reduce(op: type[Reduction], x: Node, axes: int | Sequence[int] | None) -> N
     return make(op(found), (x,), _remaining(x.shape, found), x.dtype)
 
 
-def _not_empty(name: str, x: Node, axes: int | Sequence[int] | None) -> None:
+def _not_empty(name: str, x: Node, axes: Axes) -> None:
     for axis in normalize_axes(name, axes, x.ndim):
         if x.shape[axis] == 0:
             raise ShapeError(
@@ -381,7 +395,7 @@ def _not_empty(name: str, x: Node, axes: int | Sequence[int] | None) -> None:
             )
 
 
-def reduce_sum(x: Node, axes: int | Sequence[int] | None = None) -> Node:
+def reduce_sum(x: Node, axes: Axes = None) -> Node:
     """The sum along ``axes``, in the dtype of ``x`` (not bool).
 
     Raises:
@@ -394,7 +408,7 @@ def reduce_sum(x: Node, axes: int | Sequence[int] | None = None) -> Node:
     return _reduce(ReduceSum, x, axes)
 
 
-def reduce_prod(x: Node, axes: int | Sequence[int] | None = None) -> Node:
+def reduce_prod(x: Node, axes: Axes = None) -> Node:
     """The product along ``axes``; errors as :func:`reduce_sum`.
 
     >>> reduce_prod(iota((2, 3), 0, int64), (0, 1)).shape
@@ -403,7 +417,7 @@ def reduce_prod(x: Node, axes: int | Sequence[int] | None = None) -> Node:
     return _reduce(ReduceProd, x, axes)
 
 
-def reduce_max(x: Node, axes: int | Sequence[int] | None = None) -> Node:
+def reduce_max(x: Node, axes: Axes = None) -> Node:
     """The largest element along ``axes``; nan if there is one. For bool: any.
 
     Raises:
@@ -416,7 +430,7 @@ def reduce_max(x: Node, axes: int | Sequence[int] | None = None) -> Node:
     return reduce_any(x, axes) if x.dtype is bool_ else _reduce(ReduceMax, x, axes)
 
 
-def reduce_min(x: Node, axes: int | Sequence[int] | None = None) -> Node:
+def reduce_min(x: Node, axes: Axes = None) -> Node:
     """The smallest element along ``axes``; nan if there is one. For bool: all.
 
     Raises:
@@ -429,7 +443,7 @@ def reduce_min(x: Node, axes: int | Sequence[int] | None = None) -> Node:
     return reduce_all(x, axes) if x.dtype is bool_ else _reduce(ReduceMin, x, axes)
 
 
-def reduce_any(x: Node, axes: int | Sequence[int] | None = None) -> Node:
+def reduce_any(x: Node, axes: Axes = None) -> Node:
     """Whether any element along ``axes`` is not 0 -> bool.
 
     >>> reduce_any(iota((2, 3), 0, int64), 0).dtype
@@ -438,7 +452,7 @@ def reduce_any(x: Node, axes: int | Sequence[int] | None = None) -> Node:
     return _reduce(ReduceAny, ops.cast(x, bool_), axes)
 
 
-def reduce_all(x: Node, axes: int | Sequence[int] | None = None) -> Node:
+def reduce_all(x: Node, axes: Axes = None) -> Node:
     """Whether no element along ``axes`` is 0 -> bool.
 
     >>> reduce_all(iota((2, 3), 0, int64), 0).dtype

@@ -1,8 +1,8 @@
 """Sorting along an axis: the stable ``argsort`` primitive; ``sort`` and ``topk`` compose it.
 
-nan sorts as the greatest: last ascending (as NumPy), first descending. Equal elements keep their order.
-The kernel is a bottom-up merge sort of positions: log2(n) passes, each one serial loop with two cursors
-and no branches. The sorted axis must have a plain size when it is compiled.
+nan sorts as the greatest: last ascending (as NumPy), first descending. Equal elements keep order.
+The kernel is a bottom-up merge sort of positions: log2(n) passes, each one serial loop with two
+cursors and no branches. The sorted axis must have a plain size when it is compiled.
 """
 from __future__ import annotations
 
