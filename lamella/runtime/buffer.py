@@ -1,10 +1,12 @@
 """Memory with an address: what the value of a computed node is.
 
-Input: a size, or a NumPy array to share. Output: :class:`Buffer`, whose ``ptr`` goes into a program's slots.
-Contents are C-contiguous, row-major; shape and dtype belong to the node. Buffers made here are aligned to 64
-bytes and return their memory when the last reference goes. ``writable`` is False once anything outside
-Lamella may look at the memory; such a buffer must never be donated or written in place.
+Input: a size, or a NumPy array to share. Output: :class:`Buffer`, whose ``ptr`` goes into a
+program's slots. Contents are C-contiguous, row-major; shape and dtype belong to the node. Buffers
+made here are aligned to 64 bytes and return their memory when the last reference goes. ``writable``
+is False once anything outside Lamella may look at the memory; such a buffer must never be donated
+or written in place.
 """
+
 from __future__ import annotations
 
 import ctypes
@@ -14,7 +16,14 @@ from typing import Any, Final
 import numpy as np
 
 from lamella.runtime.memory import (
-    SMALL, LargeClass, check_memory, free_lists, memory_available, memory_in_use, new_block, size_class,
+    SMALL,
+    LargeClass,
+    check_memory,
+    free_lists,
+    memory_available,
+    memory_in_use,
+    new_block,
+    size_class,
 )  # fmt: skip
 
 __all__ = [
@@ -23,7 +32,7 @@ __all__ = [
 
 
 class _Window(ctypes.c_char * 2**62):  # type: ignore[misc]
-    """Memory as NumPy accepts it; keeps its buffer alive. One type of unreachable length serves every size."""
+    """Memory as NumPy accepts it, keeping its buffer alive; one length serves every size."""
 
     __slots__ = ("buffer",)
 
@@ -34,7 +43,7 @@ _window_at: Final[Any] = _Window.from_address
 class Buffer:
     """``nbytes`` bytes at ``ptr``, alive as long as this object is.
 
-    ``owner`` is whatever keeps or takes back the memory: a free list, a NumPy array, another buffer.
+    ``owner`` is what keeps or takes back the memory: a free list, a NumPy array, another buffer.
     """
 
     __slots__ = ("__weakref__", "nbytes", "owner", "ptr", "writable")
@@ -59,8 +68,9 @@ class Buffer:
     def numpy(self, shape: Sequence[int], dtype: Any, *, writable: bool = False) -> np.ndarray:
         """The memory as an array of ``shape`` and NumPy ``dtype`` that keeps this buffer alive.
 
-        By default the array is read-only and the buffer counts as shared from now on (never donated). With
-        ``writable=True`` the caller fills the buffer and drops the array before anyone else sees it.
+        By default the array is read-only and the buffer counts as shared from now on (never
+        donated). With ``writable=True`` the caller fills the buffer and drops the array before
+        anyone else sees it.
 
         Raises:
             TypeError: from NumPy, if shape and dtype need more than 2**62 bytes.
@@ -69,13 +79,14 @@ class Buffer:
         >>> empty(8).numpy((2,), "float32", writable=True).shape
         (2,)
         """
+        dtype = getattr(dtype, "numpy", dtype)
         window = _window_at(self.ptr)
         window.buffer = self
         array = np.ndarray(shape, dtype, window)
         if array.nbytes > self.nbytes:
             raise ValueError(
-                f"[buffer] shape {tuple(shape)} of {array.dtype} takes {array.nbytes} bytes, but the "
-                f"buffer has {self.nbytes}; pass the node's own shape and dtype"
+                f"[buffer] shape {tuple(shape)} of {array.dtype} takes {array.nbytes} bytes, but "
+                f"the buffer has {self.nbytes}; pass the node's own shape and dtype"
             )
         if not writable:
             self.writable = False
@@ -128,15 +139,15 @@ def from_numpy(array: np.ndarray) -> Buffer:
     """
     if not array.flags.c_contiguous or not array.dtype.isnative:
         raise ValueError(
-            f"[buffer] an array of shape {array.shape}, strides {array.strides} and dtype {array.dtype} "
-            "cannot be shared, because buffers are C-contiguous and in native byte order; "
-            "pass np.ascontiguousarray(array)"
+            f"[buffer] an array of shape {array.shape}, strides {array.strides} and dtype "
+            f"{array.dtype} cannot be shared, because buffers are C-contiguous and in "
+            "native byte order; pass np.ascontiguousarray(array)"
         )
     return Buffer(array.__array_interface__["data"][0], array.nbytes, array, False)
 
 
 def view(buffer: Buffer, offset: int, nbytes: int) -> Buffer:
-    """``nbytes`` of ``buffer`` from ``offset`` on, as a buffer of its own that keeps the whole alive.
+    """``nbytes`` of ``buffer`` from ``offset`` on, as a buffer that keeps the whole alive.
 
     Raises:
         ValueError: if they do not lie inside it.
@@ -146,7 +157,7 @@ def view(buffer: Buffer, offset: int, nbytes: int) -> Buffer:
     """
     if offset < 0 or nbytes < 0 or offset + nbytes > buffer.nbytes:
         raise ValueError(
-            f"[buffer] bytes {offset} to {offset + nbytes} lie outside a buffer of {buffer.nbytes}; "
-            "ask for a range inside it"
+            f"[buffer] bytes {offset} to {offset + nbytes} lie outside a buffer of "
+            f"{buffer.nbytes}; ask for a range inside it"
         )
     return Buffer(buffer.ptr + offset, nbytes, buffer, buffer.writable)
