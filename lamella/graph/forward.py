@@ -1,8 +1,8 @@
 """Forward-mode differentiation: from the tangents of inputs to those of outputs, as a graph.
 
 Input: outputs, the nodes to differentiate by (marks) and their tangents. Output: one tangent per
-output, or None where it is zero. All nodes between marks and outputs are walked, tracked or not; only
-``stop_gradient`` and integers stop a tangent.
+output, or None where it is zero. All nodes between marks and outputs are walked, tracked or not;
+only ``stop_gradient`` and integers stop a tangent.
 """
 from __future__ import annotations
 

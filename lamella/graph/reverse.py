@@ -2,8 +2,8 @@
 
 Input: outputs, their cotangents, the nodes to differentiate by. Output: one cotangent per such
 node, or None where the outputs do not depend on it. The result is an ordinary graph, so it can be
-differentiated again. Only tracked nodes are walked, each once, users before inputs, in an order that
-depends on the graph alone: sums of cotangents always have the same order.
+differentiated again. Only tracked nodes are walked, each once, users before inputs, in an order
+that depends on the graph alone: sums of cotangents always have the same order.
 """
 from __future__ import annotations
 

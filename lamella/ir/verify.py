@@ -19,7 +19,7 @@ def verify_graph(outputs: Sequence[Node]) -> None:
     """Check the whole graph below ``outputs``.
 
     Raises:
-        ShapeError, DTypeError: from the primitive's ``check`` of a node that does not fit its inputs.
+        ShapeError, DTypeError: from a primitive's ``check``, for a node that does not fit.
         CompilerError: for a node that is malformed in itself.
 
     >>> from lamella import ops

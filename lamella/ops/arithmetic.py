@@ -38,7 +38,7 @@ def like(x: Node, value: float) -> Node:
 
 @dataclass(frozen=True, slots=True)
 class Add(Elementwise):
-    """a + b."""
+    """``a + b``."""
 
     name: ClassVar[str] = "add"
     kinds: ClassVar[str] = "iuf"
@@ -58,7 +58,7 @@ class Add(Elementwise):
 
 @dataclass(frozen=True, slots=True)
 class Subtract(Elementwise):
-    """a - b."""
+    """``a - b``."""
 
     name: ClassVar[str] = "subtract"
     kinds: ClassVar[str] = "iuf"
@@ -78,7 +78,7 @@ class Subtract(Elementwise):
 
 @dataclass(frozen=True, slots=True)
 class Multiply(Elementwise):
-    """a * b."""
+    """``a * b``."""
 
     name: ClassVar[str] = "multiply"
     kinds: ClassVar[str] = "iuf"
@@ -97,7 +97,7 @@ class Multiply(Elementwise):
 
 @dataclass(frozen=True, slots=True)
 class Divide(Elementwise):
-    """a / b, floating point."""
+    """``a / b``, floating point."""
 
     name: ClassVar[str] = "divide"
     loop_op: ClassVar[str] = "div"
@@ -138,7 +138,7 @@ class FloorDivide(Elementwise):
 
 @dataclass(frozen=True, slots=True)
 class Remainder(Elementwise):
-    """a - floor(a / b) * b, with the sign of b; integers: 0 where b is 0."""
+    """``a - floor(a / b) * b``, with the sign of b; integers: 0 where b is 0."""
 
     name: ClassVar[str] = "remainder"
     kinds: ClassVar[str] = "iuf"
@@ -288,34 +288,34 @@ _ABS, _SIGN, _MAX, _MIN = Abs(), Sign(), Maximum(), Minimum()
 
 
 def add(a: Node, b: Node) -> Node:
-    """A + b (for bool: or).
+    """``a + b`` (for bool: or).
 
     Raises:
         DTypeError: if dtypes differ.
         ShapeError: if shapes do not broadcast.
 
-    >>> from lamella.dtypes import float64
-    >>> add(constant(1, float64), constant(2, float64)).op
+    >>> from lamella import dtypes, ops
+    >>> add(ops.constant(1, dtypes.float64), ops.constant(2, dtypes.float64)).op
     Add()
     """
     return ops.bitwise_or(a, b) if a.dtype.kind == "b" else elementwise(_ADD, a, b)
 
 
 def subtract(a: Node, b: Node) -> Node:
-    """A - b; errors as :func:`add`, and DTypeError for bool.
+    """``a - b``; errors as :func:`add`, and DTypeError for bool.
 
-    >>> from lamella.dtypes import float64
-    >>> subtract(constant(1, float64), constant(2, float64)).op
+    >>> from lamella import dtypes, ops
+    >>> subtract(ops.constant(1, dtypes.float64), ops.constant(2, dtypes.float64)).op
     Subtract()
     """
     return elementwise(_SUB, a, b)
 
 
 def multiply(a: Node, b: Node) -> Node:
-    """A * b (for bool: and); a literal 1 or -1 gives the other operand or its negative.
+    """``a * b`` (for bool: and); a literal 1 or -1 gives the other operand or its negative.
 
-    >>> from lamella.dtypes import float64
-    >>> multiply(constant(3, float64), constant(1, float64)).op
+    >>> from lamella import dtypes, ops
+    >>> multiply(ops.constant(3, dtypes.float64), ops.constant(1, dtypes.float64)).op
     Constant(value=3.0)
     """
     if a.dtype.kind == "b":
@@ -330,10 +330,10 @@ def multiply(a: Node, b: Node) -> Node:
 
 
 def divide(a: Node, b: Node) -> Node:
-    """A / b for floating point (integers are cast first by the caller).
+    """``a / b`` for floating point (integers are cast first by the caller).
 
-    >>> from lamella.dtypes import float64
-    >>> divide(constant(1, float64), constant(2, float64)).op
+    >>> from lamella import dtypes, ops
+    >>> divide(ops.constant(1, dtypes.float64), ops.constant(2, dtypes.float64)).op
     Divide()
     """
     return elementwise(_DIV, a, b)
@@ -342,18 +342,18 @@ def divide(a: Node, b: Node) -> Node:
 def floor_divide(a: Node, b: Node) -> Node:
     """floor(a / b); integers: 0 where b is 0.
 
-    >>> from lamella.dtypes import int32
-    >>> floor_divide(constant(7, int32), constant(2, int32)).op
+    >>> from lamella import dtypes, ops
+    >>> floor_divide(ops.constant(7, dtypes.int32), ops.constant(2, dtypes.int32)).op
     FloorDivide()
     """
     return elementwise(_FLOORDIV, a, b)
 
 
 def remainder(a: Node, b: Node) -> Node:
-    """A - floor(a / b) * b; integers: 0 where b is 0.
+    """``a - floor(a / b) * b``; integers: 0 where b is 0.
 
-    >>> from lamella.dtypes import int32
-    >>> remainder(constant(7, int32), constant(2, int32)).op
+    >>> from lamella import dtypes, ops
+    >>> remainder(ops.constant(7, dtypes.int32), ops.constant(2, dtypes.int32)).op
     Remainder()
     """
     return elementwise(_MOD, a, b)
@@ -362,8 +362,8 @@ def remainder(a: Node, b: Node) -> Node:
 def negative(x: Node) -> Node:
     """-x.
 
-    >>> from lamella.dtypes import int32
-    >>> negative(constant(7, int32)).op
+    >>> from lamella import dtypes, ops
+    >>> negative(ops.constant(7, dtypes.int32)).op
     Negative()
     """
     return elementwise(_NEG, x)
@@ -372,8 +372,8 @@ def negative(x: Node) -> Node:
 def abs(x: Node) -> Node:
     """|x|.
 
-    >>> from lamella.dtypes import int32
-    >>> abs(constant(-7, int32)).op
+    >>> from lamella import dtypes, ops
+    >>> abs(ops.constant(-7, dtypes.int32)).op
     Abs()
     """
     return x if x.dtype.kind == "u" else elementwise(_ABS, x)
@@ -382,8 +382,8 @@ def abs(x: Node) -> Node:
 def sign(x: Node) -> Node:
     """-1, 0 or 1.
 
-    >>> from lamella.dtypes import int32
-    >>> sign(constant(-7, int32)).op
+    >>> from lamella import dtypes, ops
+    >>> sign(ops.constant(-7, dtypes.int32)).op
     Sign()
     """
     return elementwise(_SIGN, x)
@@ -392,8 +392,8 @@ def sign(x: Node) -> Node:
 def maximum(a: Node, b: Node) -> Node:
     """The larger; nan if either is nan. Equal numbers share the derivative half and half.
 
-    >>> from lamella.dtypes import int32
-    >>> maximum(constant(1, int32), constant(2, int32)).op
+    >>> from lamella import dtypes, ops
+    >>> maximum(ops.constant(1, dtypes.int32), ops.constant(2, dtypes.int32)).op
     Maximum()
     """
     return elementwise(_MAX, a, b)
@@ -402,18 +402,18 @@ def maximum(a: Node, b: Node) -> Node:
 def minimum(a: Node, b: Node) -> Node:
     """The smaller; nan if either is nan. Equal numbers share the derivative half and half.
 
-    >>> from lamella.dtypes import int32
-    >>> minimum(constant(1, int32), constant(2, int32)).op
+    >>> from lamella import dtypes, ops
+    >>> minimum(ops.constant(1, dtypes.int32), ops.constant(2, dtypes.int32)).op
     Minimum()
     """
     return elementwise(_MIN, a, b)
 
 
 def square(x: Node) -> Node:
-    """X * x.
+    """``x * x``.
 
-    >>> from lamella.dtypes import float64
-    >>> square(constant(3, float64)).op
+    >>> from lamella import dtypes, ops
+    >>> square(ops.constant(3, dtypes.float64)).op
     Multiply()
     """
     return multiply(x, x)
@@ -422,8 +422,8 @@ def square(x: Node) -> Node:
 def reciprocal(x: Node) -> Node:
     """1 / x.
 
-    >>> from lamella.dtypes import float64
-    >>> reciprocal(constant(3, float64)).op
+    >>> from lamella import dtypes, ops
+    >>> reciprocal(ops.constant(3, dtypes.float64)).op
     Divide()
     """
     return divide(like(x, 1), x)

@@ -82,8 +82,8 @@ class Sample:
 
     ``build`` takes the input nodes and returns the node under test. The sample runs once per dtype
     of ``dtypes``, used for every input that ``input_dtypes`` does not fix. ``draw(rng, shape,
-    dtype, position)`` replaces the uniform draw from ``low`` to ``high``. ``rtol`` None: from the dtype
-    (float64 1e-12, float32 2e-6, float16 2e-3, bfloat16 2e-2; integers exact).
+    dtype, position)`` replaces the uniform draw from ``low`` to ``high``. ``rtol`` None: from
+    the dtype (float64 1e-12, float32 2e-6, float16 2e-3, bfloat16 2e-2; integers exact).
     """
 
     shapes: tuple[tuple[int, ...], ...]

@@ -1,6 +1,6 @@
-"""Bitwise and logical functions and shifts, elementwise: integers and bool in, the same dtype out.
+"""Bitwise and logical functions and shifts, elementwise, of integers and bool.
 
-For bool the bitwise functions are the logical ones; ``logical_*`` take any dtype and test ``x != 0``
+For bool the bitwise functions are logical ones; ``logical_*`` take any dtype and test ``x != 0``
 first. Shifts by a negative count or by the width and more give 0 (``>>`` of a negative: -1).
 """
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Bitwise(Elementwise):
 
 @dataclass(frozen=True, slots=True)
 class BitwiseAnd(Bitwise):
-    """a & b."""
+    """``a & b``."""
 
     name: ClassVar[str] = "bitwise_and"
     loop_op: ClassVar[str] = "and"
@@ -51,7 +51,7 @@ class BitwiseAnd(Bitwise):
 
 @dataclass(frozen=True, slots=True)
 class BitwiseOr(Bitwise):
-    """a | b."""
+    """``a | b``."""
 
     name: ClassVar[str] = "bitwise_or"
     loop_op: ClassVar[str] = "or"
@@ -65,7 +65,7 @@ class BitwiseOr(Bitwise):
 
 @dataclass(frozen=True, slots=True)
 class BitwiseXor(Bitwise):
-    """a ^ b."""
+    """``a ^ b``."""
 
     name: ClassVar[str] = "bitwise_xor"
     loop_op: ClassVar[str] = "xor"
@@ -99,7 +99,7 @@ def _count(a: Array, b: Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, slots=True)
 class ShiftLeft(Bitwise):
-    """a << b; 0 for b outside the width."""
+    """``a << b``; 0 for b outside the width."""
 
     name: ClassVar[str] = "bitwise_left_shift"
     kinds: ClassVar[str] = "iu"
@@ -119,7 +119,7 @@ class ShiftLeft(Bitwise):
 
 @dataclass(frozen=True, slots=True)
 class ShiftRight(Bitwise):
-    """a >> b, arithmetic for signed; for b outside the width 0, or -1 for negative a."""
+    """``a >> b``, arithmetic for signed; for b outside the width 0, or -1 for negative a."""
 
     name: ClassVar[str] = "bitwise_right_shift"
     kinds: ClassVar[str] = "iu"
@@ -142,27 +142,30 @@ _SHL, _SHR = ShiftLeft(), ShiftRight()
 
 
 def bitwise_and(a: Node, b: Node) -> Node:
-    """A & b.
+    """``a & b``.
 
-    >>> bitwise_and(constant(6, ALL[4]), constant(3, ALL[4])).op
+    >>> from lamella import dtypes, ops
+    >>> bitwise_and(ops.constant(6, dtypes.int64), ops.constant(3, dtypes.int64)).op
     BitwiseAnd()
     """
     return elementwise(_AND, a, b)
 
 
 def bitwise_or(a: Node, b: Node) -> Node:
-    """A | b.
+    """``a | b``.
 
-    >>> bitwise_or(constant(6, ALL[4]), constant(3, ALL[4])).op
+    >>> from lamella import dtypes, ops
+    >>> bitwise_or(ops.constant(6, dtypes.int64), ops.constant(3, dtypes.int64)).op
     BitwiseOr()
     """
     return elementwise(_OR, a, b)
 
 
 def bitwise_xor(a: Node, b: Node) -> Node:
-    """A ^ b.
+    """``a ^ b``.
 
-    >>> bitwise_xor(constant(6, ALL[4]), constant(3, ALL[4])).op
+    >>> from lamella import dtypes, ops
+    >>> bitwise_xor(ops.constant(6, dtypes.int64), ops.constant(3, dtypes.int64)).op
     BitwiseXor()
     """
     return elementwise(_XOR, a, b)
@@ -171,43 +174,48 @@ def bitwise_xor(a: Node, b: Node) -> Node:
 def bitwise_invert(x: Node) -> Node:
     """~x, for bool not x.
 
-    >>> bitwise_invert(constant(6, ALL[4])).op
+    >>> from lamella import dtypes, ops
+    >>> bitwise_invert(ops.constant(6, dtypes.int64)).op
     BitwiseInvert()
     """
     return elementwise(_NOT, x)
 
 
 def bitwise_left_shift(a: Node, b: Node) -> Node:
-    """A << b; 0 for b outside the width.
+    """``a << b``; 0 for b outside the width.
 
-    >>> bitwise_left_shift(constant(6, ALL[4]), constant(3, ALL[4])).op
+    >>> from lamella import dtypes, ops
+    >>> bitwise_left_shift(ops.constant(6, dtypes.int64), ops.constant(3, dtypes.int64)).op
     ShiftLeft()
     """
     return elementwise(_SHL, a, b)
 
 
 def bitwise_right_shift(a: Node, b: Node) -> Node:
-    """A >> b; for b outside the width 0, or -1 for negative a.
+    """``a >> b``; for b outside the width 0, or -1 for negative a.
 
-    >>> bitwise_right_shift(constant(6, ALL[4]), constant(3, ALL[4])).op
+    >>> from lamella import dtypes, ops
+    >>> bitwise_right_shift(ops.constant(6, dtypes.int64), ops.constant(3, dtypes.int64)).op
     ShiftRight()
     """
     return elementwise(_SHR, a, b)
 
 
 def logical_and(a: Node, b: Node) -> Node:
-    """A != 0 and b != 0 -> bool.
+    """``a != 0 and b != 0`` -> bool.
 
-    >>> logical_and(constant(6, ALL[4]), constant(3, ALL[4])).dtype
+    >>> from lamella import dtypes, ops
+    >>> logical_and(ops.constant(6, dtypes.int64), ops.constant(3, dtypes.int64)).dtype
     lamella.bool
     """
     return bitwise_and(cast(a, bool_), cast(b, bool_))
 
 
 def logical_or(a: Node, b: Node) -> Node:
-    """A != 0 or b != 0 -> bool.
+    """``a != 0 or b != 0`` -> bool.
 
-    >>> logical_or(constant(6, ALL[4]), constant(3, ALL[4])).dtype
+    >>> from lamella import dtypes, ops
+    >>> logical_or(ops.constant(6, dtypes.int64), ops.constant(3, dtypes.int64)).dtype
     lamella.bool
     """
     return bitwise_or(cast(a, bool_), cast(b, bool_))
@@ -216,16 +224,18 @@ def logical_or(a: Node, b: Node) -> Node:
 def logical_xor(a: Node, b: Node) -> Node:
     """Whether exactly one of a and b is not 0 -> bool.
 
-    >>> logical_xor(constant(6, ALL[4]), constant(3, ALL[4])).dtype
+    >>> from lamella import dtypes, ops
+    >>> logical_xor(ops.constant(6, dtypes.int64), ops.constant(3, dtypes.int64)).dtype
     lamella.bool
     """
     return bitwise_xor(cast(a, bool_), cast(b, bool_))
 
 
 def logical_not(x: Node) -> Node:
-    """X == 0 -> bool.
+    """``x == 0`` -> bool.
 
-    >>> logical_not(constant(6, ALL[4])).dtype
+    >>> from lamella import dtypes, ops
+    >>> logical_not(ops.constant(6, dtypes.int64)).dtype
     lamella.bool
     """
     return bitwise_invert(cast(x, bool_))

@@ -46,7 +46,7 @@ class Comparison(Elementwise):
 
 @dataclass(frozen=True, slots=True)
 class Equal(Comparison):
-    """a == b."""
+    """``a == b``."""
 
     name: ClassVar[str] = "equal"
     loop_op: ClassVar[str] = "eq"
@@ -60,7 +60,7 @@ class Equal(Comparison):
 
 @dataclass(frozen=True, slots=True)
 class NotEqual(Comparison):
-    """a != b, true for nan."""
+    """``a != b``, true for nan."""
 
     name: ClassVar[str] = "not_equal"
     loop_op: ClassVar[str] = "ne"
@@ -74,7 +74,7 @@ class NotEqual(Comparison):
 
 @dataclass(frozen=True, slots=True)
 class Less(Comparison):
-    """a < b."""
+    """``a < b``."""
 
     name: ClassVar[str] = "less"
     loop_op: ClassVar[str] = "lt"
@@ -88,7 +88,7 @@ class Less(Comparison):
 
 @dataclass(frozen=True, slots=True)
 class LessEqual(Comparison):
-    """a <= b."""
+    """``a <= b``."""
 
     name: ClassVar[str] = "less_equal"
     loop_op: ClassVar[str] = "le"
@@ -239,54 +239,60 @@ _WHERE = Where()
 
 
 def equal(a: Node, b: Node) -> Node:
-    """A == b -> bool.
+    """``a == b`` -> bool.
 
-    >>> equal(constant(1.0, FLOATS[0]), constant(2.0, FLOATS[0])).dtype
+    >>> from lamella import dtypes, ops
+    >>> equal(ops.constant(1.0, dtypes.float16), ops.constant(2.0, dtypes.float16)).dtype
     lamella.bool
     """
     return elementwise(_EQ, a, b)
 
 
 def not_equal(a: Node, b: Node) -> Node:
-    """A != b -> bool, true for nan.
+    """``a != b`` -> bool, true for nan.
 
-    >>> not_equal(constant(1.0, FLOATS[0]), constant(2.0, FLOATS[0])).dtype
+    >>> from lamella import dtypes, ops
+    >>> not_equal(ops.constant(1.0, dtypes.float16), ops.constant(2.0, dtypes.float16)).dtype
     lamella.bool
     """
     return elementwise(_NE, a, b)
 
 
 def less(a: Node, b: Node) -> Node:
-    """A < b -> bool.
+    """``a < b`` -> bool.
 
-    >>> less(constant(1.0, FLOATS[0]), constant(2.0, FLOATS[0])).dtype
+    >>> from lamella import dtypes, ops
+    >>> less(ops.constant(1.0, dtypes.float16), ops.constant(2.0, dtypes.float16)).dtype
     lamella.bool
     """
     return elementwise(_LT, a, b)
 
 
 def less_equal(a: Node, b: Node) -> Node:
-    """A <= b -> bool.
+    """``a <= b`` -> bool.
 
-    >>> less_equal(constant(1.0, FLOATS[0]), constant(2.0, FLOATS[0])).dtype
+    >>> from lamella import dtypes, ops
+    >>> less_equal(ops.constant(1.0, dtypes.float16), ops.constant(2.0, dtypes.float16)).dtype
     lamella.bool
     """
     return elementwise(_LE, a, b)
 
 
 def greater(a: Node, b: Node) -> Node:
-    """A > b -> bool, as b < a.
+    """``a > b`` -> bool, as b < a.
 
-    >>> greater(constant(1.0, FLOATS[0]), constant(2.0, FLOATS[0])).op
+    >>> from lamella import dtypes, ops
+    >>> greater(ops.constant(1.0, dtypes.float16), ops.constant(2.0, dtypes.float16)).op
     Less()
     """
     return elementwise(_LT, b, a)
 
 
 def greater_equal(a: Node, b: Node) -> Node:
-    """A >= b -> bool, as b <= a.
+    """``a >= b`` -> bool, as b <= a.
 
-    >>> greater_equal(constant(1.0, FLOATS[0]), constant(2.0, FLOATS[0])).op
+    >>> from lamella import dtypes, ops
+    >>> greater_equal(ops.constant(1.0, dtypes.float16), ops.constant(2.0, dtypes.float16)).op
     LessEqual()
     """
     return elementwise(_LE, b, a)
@@ -295,7 +301,8 @@ def greater_equal(a: Node, b: Node) -> Node:
 def isnan(x: Node) -> Node:
     """Whether x is nan.
 
-    >>> isnan(constant(1.0, FLOATS[0])).dtype
+    >>> from lamella import dtypes, ops
+    >>> isnan(ops.constant(1.0, dtypes.float16)).dtype
     lamella.bool
     """
     return elementwise(_ISNAN, x)
@@ -304,7 +311,8 @@ def isnan(x: Node) -> Node:
 def isinf(x: Node) -> Node:
     """Whether x is infinite.
 
-    >>> isinf(constant(1.0, FLOATS[0])).dtype
+    >>> from lamella import dtypes, ops
+    >>> isinf(ops.constant(1.0, dtypes.float16)).dtype
     lamella.bool
     """
     return elementwise(_ISINF, x)
@@ -313,7 +321,8 @@ def isinf(x: Node) -> Node:
 def isfinite(x: Node) -> Node:
     """Whether x is neither infinite nor nan.
 
-    >>> isfinite(constant(1.0, FLOATS[0])).dtype
+    >>> from lamella import dtypes, ops
+    >>> isfinite(ops.constant(1.0, dtypes.float16)).dtype
     lamella.bool
     """
     return elementwise(_ISFINITE, x)
@@ -322,7 +331,8 @@ def isfinite(x: Node) -> Node:
 def signbit(x: Node) -> Node:
     """Whether x's sign bit is set.
 
-    >>> signbit(constant(1.0, FLOATS[0])).dtype
+    >>> from lamella import dtypes, ops
+    >>> signbit(ops.constant(1.0, dtypes.float16)).dtype
     lamella.bool
     """
     return elementwise(_SIGNBIT, x)
@@ -335,7 +345,8 @@ def where(condition: Node, a: Node, b: Node) -> Node:
         DTypeError: if the condition is not bool or the dtypes of a and b differ.
         ShapeError: if shapes do not broadcast.
 
-    >>> one = constant(1.0, FLOATS[0])
+    >>> from lamella import dtypes, ops
+    >>> one = ops.constant(1.0, dtypes.float16)
     >>> where(equal(one, one), one, one).op
     Where()
     """

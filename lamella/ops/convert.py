@@ -70,8 +70,8 @@ class Cast(Elementwise):
 def convert(array: Array, dtype: DType) -> Array:
     """``array`` as ``dtype`` under Lamella's rules, in NumPy.
 
-    >>> from lamella.dtypes import int8
-    >>> convert(np.array([300.0, np.nan, -1.7]), int8)
+    >>> from lamella import dtypes
+    >>> convert(np.array([300.0, np.nan, -1.7]), dtypes.int8)
     array([127,   0,  -1], dtype=int8)
     """
     if dtype.kind == "b":
@@ -133,7 +133,8 @@ _BITCAST = Bitcast()
 def cast(x: Node, dtype: DType) -> Node:
     """``x`` converted to ``dtype``; ``x`` itself if it has that dtype.
 
-    >>> cast(ops.constant(2.5, float32), int32).dtype
+    >>> from lamella import dtypes, ops
+    >>> cast(ops.constant(2.5, dtypes.float32), dtypes.int32).dtype
     lamella.int32
     """
     return x if x.dtype is dtype else make(_CAST, (x,), x.shape, dtype)
@@ -145,7 +146,8 @@ def bitcast(x: Node, dtype: DType) -> Node:
     Raises:
         DTypeError: unless both have the same size and neither is bool.
 
-    >>> bitcast(ops.constant(1.0, float32), int32).dtype
+    >>> from lamella import dtypes, ops
+    >>> bitcast(ops.constant(1.0, dtypes.float32), dtypes.int32).dtype
     lamella.int32
     """
     _same_bits(x.dtype, dtype)

@@ -2,7 +2,8 @@
 
 Input: nodes, an axis, ``reverse`` to run from the end. Output: the same shape. The recurrence
 ``h[j] = a[j] * h[j-1] + b[j]`` is the derivative of ``cumprod``, so zeros do no harm, and is
-closed under differentiation. float16 and bfloat16 are accumulated in float32 and rounded at each store.
+closed under differentiation. float16 and bfloat16 are accumulated in float32 and
+rounded at each store.
 """
 from __future__ import annotations
 
@@ -202,7 +203,7 @@ class LinearRecurrence(Running):
     def kernel(
         self, node: Node, args: Sequence[Element], at: Index, out: KernelWriter
     ) -> list[Stmt]:
-        """H = a[j] * h + b[j]; store."""
+        """``h = a[j] * h + b[j]``; store."""
         dtype = accumulator(node.dtype)
         h = out.temporary("h")
         var, index = self.step(node, at, out)
@@ -337,7 +338,8 @@ def _along(name: str, x: Node, axis: int) -> int:
 def shift(x: Node, axis: int, fill: float, reverse: bool = False) -> Node:
     """``y[j] = x[j-1]`` with ``y[0] = fill``; reversed ``y[j] = x[j+1]``.
 
-    >>> shift(iota((3,), 0, int64), 0, 0).shape
+    >>> from lamella import dtypes, ops
+    >>> shift(ops.iota((3,), 0, dtypes.int64), 0, 0).shape
     (3,)
     """
     ends = [int(a == axis) for a in range(x.ndim)]
@@ -354,7 +356,8 @@ def cumsum(x: Node, axis: int, reverse: bool = False) -> Node:
         DTypeError: for bool.
         ShapeError: for an axis out of range.
 
-    >>> cumsum(iota((3,), 0, int64), 0).op
+    >>> from lamella import dtypes, ops
+    >>> cumsum(ops.iota((3,), 0, dtypes.int64), 0).op
     CumSum(axis=0, reverse=False)
     """
     return make(CumSum(_along("cumsum", x, axis), reverse), (x,), x.shape, x.dtype)
@@ -363,7 +366,8 @@ def cumsum(x: Node, axis: int, reverse: bool = False) -> Node:
 def cumprod(x: Node, axis: int, reverse: bool = False) -> Node:
     """The product of the elements up to each position along ``axis``; errors as ``cumsum``.
 
-    >>> cumprod(iota((3,), 0, int64), 0).op
+    >>> from lamella import dtypes, ops
+    >>> cumprod(ops.iota((3,), 0, dtypes.int64), 0).op
     CumProd(axis=0, reverse=False)
     """
     return make(CumProd(_along("cumprod", x, axis), reverse), (x,), x.shape, x.dtype)
@@ -377,7 +381,8 @@ def linear_recurrence(a: Node, b: Node, axis: int, reverse: bool = False) -> Nod
     Raises:
         DTypeError: unless both have one floating-point dtype.
 
-    >>> x = iota((3,), 0, FLOATS[3])
+    >>> from lamella import dtypes, ops
+    >>> x = ops.iota((3,), 0, dtypes.float64)
     >>> linear_recurrence(x, x, 0).shape
     (3,)
     """
@@ -403,7 +408,8 @@ def _cumulative_position(op: type[CumArg], x: Node, axis: int, reverse: bool) ->
 def cumargmax(x: Node, axis: int, reverse: bool = False) -> Node:
     """The position of the largest element so far, int64: the first met among equals; nan wins.
 
-    >>> cumargmax(iota((3,), 0, int64), 0).dtype
+    >>> from lamella import dtypes, ops
+    >>> cumargmax(ops.iota((3,), 0, dtypes.int64), 0).dtype
     lamella.int64
     """
     return _cumulative_position(CumArgMax, x, axis, reverse)
@@ -412,7 +418,8 @@ def cumargmax(x: Node, axis: int, reverse: bool = False) -> Node:
 def cumargmin(x: Node, axis: int, reverse: bool = False) -> Node:
     """The position of the smallest element so far, int64: the first met among equals; nan wins.
 
-    >>> cumargmin(iota((3,), 0, int64), 0).dtype
+    >>> from lamella import dtypes, ops
+    >>> cumargmin(ops.iota((3,), 0, dtypes.int64), 0).dtype
     lamella.int64
     """
     return _cumulative_position(CumArgMin, x, axis, reverse)
@@ -421,7 +428,8 @@ def cumargmin(x: Node, axis: int, reverse: bool = False) -> Node:
 def cummax(x: Node, axis: int, reverse: bool = False) -> Node:
     """The largest element so far along ``axis``; its derivative goes to the first met.
 
-    >>> cummax(iota((3,), 0, int64), 0).shape
+    >>> from lamella import dtypes, ops
+    >>> cummax(ops.iota((3,), 0, dtypes.int64), 0).shape
     (3,)
     """
     return ops.take_along_axis(x, cumargmax(x, axis, reverse), axis)
@@ -430,7 +438,8 @@ def cummax(x: Node, axis: int, reverse: bool = False) -> Node:
 def cummin(x: Node, axis: int, reverse: bool = False) -> Node:
     """The smallest element so far along ``axis``; its derivative goes to the first met.
 
-    >>> cummin(iota((3,), 0, int64), 0).shape
+    >>> from lamella import dtypes, ops
+    >>> cummin(ops.iota((3,), 0, dtypes.int64), 0).shape
     (3,)
     """
     return ops.take_along_axis(x, cumargmin(x, axis, reverse), axis)

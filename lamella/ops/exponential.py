@@ -84,7 +84,7 @@ class Rsqrt(Elementwise):
 
 @dataclass(frozen=True, slots=True)
 class Exp(Elementwise):
-    """e ** a."""
+    """``e ** a``."""
 
     name: ClassVar[str] = "exp"
     loop_op: ClassVar[str] = "exp"
@@ -122,7 +122,7 @@ class Exp2(Elementwise):
 
 @dataclass(frozen=True, slots=True)
 class Expm1(Elementwise):
-    """e ** a - 1 without cancellation."""
+    """``e ** a - 1`` without cancellation."""
 
     name: ClassVar[str] = "expm1"
     loop_op: ClassVar[str] = "expm1"
@@ -130,7 +130,7 @@ class Expm1(Elementwise):
     compute = staticmethod(np.expm1)
 
     def partials(self, node: Node) -> Sequence[Node | None]:
-        """Y + 1."""
+        """``y + 1``."""
         return (add(node, like(node, 1)),)
 
     @classmethod
@@ -269,7 +269,7 @@ class Sigmoid(Elementwise):
         return np.asarray(1 / (1 + np.exp(-a)))
 
     def partials(self, node: Node) -> Sequence[Node | None]:
-        """Y (1 - y)."""
+        """``y (1 - y)``."""
         return (multiply(node, subtract(like(node, 1), node)),)
 
     def expr(self, node: Node, values: Sequence[Expr]) -> Expr:
@@ -289,7 +289,8 @@ def sqrt(x: Node) -> Node:
     Raises:
         DTypeError: unless ``x`` is floating point.
 
-    >>> sqrt(constant(0.5, FLOATS[2])).op
+    >>> from lamella import dtypes, ops
+    >>> sqrt(ops.constant(0.5, dtypes.float32)).op
     Sqrt()
     """
     return elementwise(Sqrt(), x)
@@ -301,19 +302,21 @@ def rsqrt(x: Node) -> Node:
     Raises:
         DTypeError: unless ``x`` is floating point.
 
-    >>> rsqrt(constant(0.5, FLOATS[2])).op
+    >>> from lamella import dtypes, ops
+    >>> rsqrt(ops.constant(0.5, dtypes.float32)).op
     Rsqrt()
     """
     return elementwise(Rsqrt(), x)
 
 
 def exp(x: Node) -> Node:
-    """E ** a.
+    """``e ** a``.
 
     Raises:
         DTypeError: unless ``x`` is floating point.
 
-    >>> exp(constant(0.5, FLOATS[2])).op
+    >>> from lamella import dtypes, ops
+    >>> exp(ops.constant(0.5, dtypes.float32)).op
     Exp()
     """
     return elementwise(Exp(), x)
@@ -325,19 +328,21 @@ def exp2(x: Node) -> Node:
     Raises:
         DTypeError: unless ``x`` is floating point.
 
-    >>> exp2(constant(0.5, FLOATS[2])).op
+    >>> from lamella import dtypes, ops
+    >>> exp2(ops.constant(0.5, dtypes.float32)).op
     Exp2()
     """
     return elementwise(Exp2(), x)
 
 
 def expm1(x: Node) -> Node:
-    """E ** a - 1 without cancellation.
+    """``e ** a - 1`` without cancellation.
 
     Raises:
         DTypeError: unless ``x`` is floating point.
 
-    >>> expm1(constant(0.5, FLOATS[2])).op
+    >>> from lamella import dtypes, ops
+    >>> expm1(ops.constant(0.5, dtypes.float32)).op
     Expm1()
     """
     return elementwise(Expm1(), x)
@@ -349,7 +354,8 @@ def log(x: Node) -> Node:
     Raises:
         DTypeError: unless ``x`` is floating point.
 
-    >>> log(constant(0.5, FLOATS[2])).op
+    >>> from lamella import dtypes, ops
+    >>> log(ops.constant(0.5, dtypes.float32)).op
     Log()
     """
     return elementwise(Log(), x)
@@ -361,7 +367,8 @@ def log2(x: Node) -> Node:
     Raises:
         DTypeError: unless ``x`` is floating point.
 
-    >>> log2(constant(0.5, FLOATS[2])).op
+    >>> from lamella import dtypes, ops
+    >>> log2(ops.constant(0.5, dtypes.float32)).op
     Log2()
     """
     return elementwise(Log2(), x)
@@ -373,7 +380,8 @@ def log10(x: Node) -> Node:
     Raises:
         DTypeError: unless ``x`` is floating point.
 
-    >>> log10(constant(0.5, FLOATS[2])).op
+    >>> from lamella import dtypes, ops
+    >>> log10(ops.constant(0.5, dtypes.float32)).op
     Log10()
     """
     return elementwise(Log10(), x)
@@ -385,7 +393,8 @@ def log1p(x: Node) -> Node:
     Raises:
         DTypeError: unless ``x`` is floating point.
 
-    >>> log1p(constant(0.5, FLOATS[2])).op
+    >>> from lamella import dtypes, ops
+    >>> log1p(ops.constant(0.5, dtypes.float32)).op
     Log1p()
     """
     return elementwise(Log1p(), x)
@@ -397,7 +406,8 @@ def erf(x: Node) -> Node:
     Raises:
         DTypeError: unless ``x`` is floating point.
 
-    >>> erf(constant(0.5, FLOATS[2])).op
+    >>> from lamella import dtypes, ops
+    >>> erf(ops.constant(0.5, dtypes.float32)).op
     Erf()
     """
     return elementwise(Erf(), x)
@@ -409,7 +419,8 @@ def erfc(x: Node) -> Node:
     Raises:
         DTypeError: unless ``x`` is floating point.
 
-    >>> erfc(constant(0.5, FLOATS[2])).op
+    >>> from lamella import dtypes, ops
+    >>> erfc(ops.constant(0.5, dtypes.float32)).op
     Erfc()
     """
     return elementwise(Erfc(), x)
@@ -421,7 +432,8 @@ def sigmoid(x: Node) -> Node:
     Raises:
         DTypeError: unless ``x`` is floating point.
 
-    >>> sigmoid(constant(0.5, FLOATS[2])).op
+    >>> from lamella import dtypes, ops
+    >>> sigmoid(ops.constant(0.5, dtypes.float32)).op
     Sigmoid()
     """
     return elementwise(Sigmoid(), x)

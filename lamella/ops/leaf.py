@@ -216,7 +216,8 @@ class Mark(Elementwise):
 def data(value: object, shape: Shape, dtype: DType, tracked: bool = False) -> Node:
     """A leaf that holds ``value``, a Buffer (or a NumPy array, for the interpreter).
 
-    >>> data(np.ones(2), (2,), float64)
+    >>> from lamella import dtypes, ops
+    >>> ops.data(np.ones(2), (2,), dtypes.float64)
     <Data(): float64[2]>
     """
     node = Node(DATA, (), shape, dtype, tracked)
@@ -227,7 +228,8 @@ def data(value: object, shape: Shape, dtype: DType, tracked: bool = False) -> No
 def scalar(value: Number, dtype: DType) -> Node:
     """A 0-d run-time argument: programs are shared between its values.
 
-    >>> scalar(0.5, float64).value
+    >>> from lamella import dtypes, ops
+    >>> ops.scalar(0.5, dtypes.float64).value
     0.5
     """
     node = Node(SCALAR, (), (), dtype)
@@ -248,7 +250,8 @@ def constant(value: Number, dtype: DType) -> Node:
     Raises:
         OptionError: for an integer dtype that cannot hold ``value``.
 
-    >>> constant(2, float64).op
+    >>> from lamella import dtypes, ops
+    >>> ops.constant(2, dtypes.float64).op
     Constant(value=2.0)
     """
     literal: Number
@@ -273,7 +276,8 @@ def constant(value: Number, dtype: DType) -> Node:
 def full(value: Number | Node, shape: Shape, dtype: DType | None = None) -> Node:
     """``value`` at every position: a number (as a constant of ``dtype``) or a 0-d node.
 
-    >>> full(1, (2, 3), float64).shape
+    >>> from lamella import dtypes, ops
+    >>> ops.full(1, (2, 3), dtypes.float64).shape
     (2, 3)
     """
     if isinstance(value, Node):
@@ -290,7 +294,8 @@ def iota(shape: Shape, axis: int, dtype: DType) -> Node:
         ShapeError: if the shape has no such axis.
         DTypeError: for bool.
 
-    >>> iota((2, 3), 1, float64)
+    >>> from lamella import dtypes, ops
+    >>> ops.iota((2, 3), 1, dtypes.float64)
     <Iota(axis=1): float64[2, 3]>
     """
     node = Node(Iota(axis + len(shape) if axis < 0 else axis), (), shape, dtype)
@@ -301,7 +306,8 @@ def iota(shape: Shape, axis: int, dtype: DType) -> Node:
 def placeholder(shape: Shape, dtype: DType, tracked: bool = False) -> Node:
     """An input of a traced function.
 
-    >>> placeholder((2,), float64)
+    >>> from lamella import dtypes, ops
+    >>> ops.placeholder((2,), dtypes.float64)
     <Placeholder(): float64[2]>
     """
     return Node(Placeholder(), (), shape, dtype, tracked)
@@ -314,7 +320,8 @@ _MARK = Mark()
 def stop_gradient(x: Node) -> Node:
     """``x`` with derivative zero; the result is not tracked.
 
-    >>> stop_gradient(data(None, (2,), float64, tracked=True)).tracked
+    >>> from lamella import dtypes, ops
+    >>> stop_gradient(ops.data(None, (2,), dtypes.float64, tracked=True)).tracked
     False
     """
     return Node(_STOP, (x,), x.shape, x.dtype)
@@ -323,7 +330,8 @@ def stop_gradient(x: Node) -> Node:
 def mark(x: Node) -> Node:
     """``x`` under a fresh identity, tracked if it is floating point.
 
-    >>> mark(data(None, (2,), float64)).tracked
+    >>> from lamella import dtypes, ops
+    >>> mark(ops.data(None, (2,), dtypes.float64)).tracked
     True
     """
     return Node(_MARK, (x,), x.shape, x.dtype, x.dtype.kind == "f")

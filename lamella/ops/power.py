@@ -22,7 +22,7 @@ __all__ = ["Pow", "pow"]
 
 @dataclass(frozen=True, slots=True)
 class Pow(Elementwise):
-    """a ** b; integers wrap, a negative integer exponent gives 0 (1 and -1 keep their powers)."""
+    """``a ** b``; integers wrap, a negative exponent gives 0 (1 and -1 keep their powers)."""
 
     name: ClassVar[str] = "pow"
     kinds: ClassVar[str] = "iuf"
@@ -44,7 +44,7 @@ class Pow(Elementwise):
         return found
 
     def partials(self, node: Node) -> Sequence[Node | None]:
-        """B * a ** (b - 1), a ** b * log(a); 0 where b == 0, and by b where a == 0."""
+        """``b * a ** (b - 1)``, a ** b * log(a); 0 where b == 0, and by b where a == 0."""
         return _by_base(node), _by_exponent(node)
 
     @classmethod
@@ -88,10 +88,10 @@ def _integer_power(a: Array, b: Array) -> Array:
 
 
 def pow(a: Node, b: Node) -> Node:
-    """A ** b; a literal exponent 1 or 2 gives ``a`` or ``a * a``.
+    """``a ** b``; a literal exponent 1 or 2 gives ``a`` or ``a * a``.
 
-    >>> from lamella.dtypes import float64
-    >>> pow(constant(3, float64), constant(2, float64)).op
+    >>> from lamella import dtypes, ops
+    >>> pow(ops.constant(3, dtypes.float64), ops.constant(2, dtypes.float64)).op
     Multiply()
     """
     if type(b.op) is Constant and a.dtype is b.dtype and a.dtype.kind == "f":

@@ -41,7 +41,8 @@ def _remaining(shape: Shape, axes: Sequence[int]) -> Shape:
 def expand(x: Node, axes: Sequence[int], shape: Shape) -> Node:
     """A reduced value put back at every position of the reduced axes of ``shape``.
 
-    >>> expand(constant(1.0, FLOATS[3]), (0,), (4,)).shape
+    >>> from lamella import dtypes, ops
+    >>> expand(ops.constant(1.0, dtypes.float64), (0,), (4,)).shape
     (4,)
     """
     kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
@@ -402,7 +403,8 @@ def reduce_sum(x: Node, axes: Axes = None) -> Node:
         DTypeError: for bool.
         ShapeError: for an axis out of range or repeated.
 
-    >>> reduce_sum(iota((2, 3), 0, int64), 1).shape
+    >>> from lamella import dtypes, ops
+    >>> reduce_sum(ops.iota((2, 3), 0, dtypes.int64), 1).shape
     (2,)
     """
     return _reduce(ReduceSum, x, axes)
@@ -411,7 +413,8 @@ def reduce_sum(x: Node, axes: Axes = None) -> Node:
 def reduce_prod(x: Node, axes: Axes = None) -> Node:
     """The product along ``axes``; errors as :func:`reduce_sum`.
 
-    >>> reduce_prod(iota((2, 3), 0, int64), (0, 1)).shape
+    >>> from lamella import dtypes, ops
+    >>> reduce_prod(ops.iota((2, 3), 0, dtypes.int64), (0, 1)).shape
     ()
     """
     return _reduce(ReduceProd, x, axes)
@@ -423,7 +426,8 @@ def reduce_max(x: Node, axes: Axes = None) -> Node:
     Raises:
         ShapeError: also for an axis known to be empty.
 
-    >>> reduce_max(iota((2, 3), 0, int64), 0).shape
+    >>> from lamella import dtypes, ops
+    >>> reduce_max(ops.iota((2, 3), 0, dtypes.int64), 0).shape
     (3,)
     """
     _not_empty("reduce_max", x, axes)
@@ -436,7 +440,8 @@ def reduce_min(x: Node, axes: Axes = None) -> Node:
     Raises:
         ShapeError: also for an axis known to be empty.
 
-    >>> reduce_min(iota((2, 3), 0, int64), 0).shape
+    >>> from lamella import dtypes, ops
+    >>> reduce_min(ops.iota((2, 3), 0, dtypes.int64), 0).shape
     (3,)
     """
     _not_empty("reduce_min", x, axes)
@@ -446,7 +451,8 @@ def reduce_min(x: Node, axes: Axes = None) -> Node:
 def reduce_any(x: Node, axes: Axes = None) -> Node:
     """Whether any element along ``axes`` is not 0 -> bool.
 
-    >>> reduce_any(iota((2, 3), 0, int64), 0).dtype
+    >>> from lamella import dtypes, ops
+    >>> reduce_any(ops.iota((2, 3), 0, dtypes.int64), 0).dtype
     lamella.bool
     """
     return _reduce(ReduceAny, ops.cast(x, bool_), axes)
@@ -455,7 +461,8 @@ def reduce_any(x: Node, axes: Axes = None) -> Node:
 def reduce_all(x: Node, axes: Axes = None) -> Node:
     """Whether no element along ``axes`` is 0 -> bool.
 
-    >>> reduce_all(iota((2, 3), 0, int64), 0).dtype
+    >>> from lamella import dtypes, ops
+    >>> reduce_all(ops.iota((2, 3), 0, dtypes.int64), 0).dtype
     lamella.bool
     """
     return _reduce(ReduceAll, ops.cast(x, bool_), axes)
@@ -474,7 +481,8 @@ def argmax(x: Node, axis: int) -> Node:
     Raises:
         ShapeError: for an axis out of range or known to be empty.
 
-    >>> argmax(iota((2, 3), 0, int64), 0).shape
+    >>> from lamella import dtypes, ops
+    >>> argmax(ops.iota((2, 3), 0, dtypes.int64), 0).shape
     (3,)
     """
     return _position(ArgMax, x, axis)
@@ -486,7 +494,8 @@ def argmin(x: Node, axis: int) -> Node:
     Raises:
         ShapeError: for an axis out of range or known to be empty.
 
-    >>> argmin(iota((2, 3), 0, int64), 0).shape
+    >>> from lamella import dtypes, ops
+    >>> argmin(ops.iota((2, 3), 0, dtypes.int64), 0).shape
     (3,)
     """
     return _position(ArgMin, x, axis)

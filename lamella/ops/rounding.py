@@ -114,7 +114,8 @@ _FLOOR, _CEIL, _TRUNC, _ROUND, _COPYSIGN = Floor(), Ceil(), Trunc(), Round(), Co
 def floor(x: Node) -> Node:
     """The greatest integer <= x; ``x`` itself for integers.
 
-    >>> floor(constant(1.5, FLOATS[2])).op
+    >>> from lamella import dtypes, ops
+    >>> floor(ops.constant(1.5, dtypes.float32)).op
     Floor()
     """
     return x if x.dtype.is_integer else elementwise(_FLOOR, x)
@@ -123,7 +124,8 @@ def floor(x: Node) -> Node:
 def ceil(x: Node) -> Node:
     """The least integer >= x; ``x`` itself for integers.
 
-    >>> ceil(constant(1.5, FLOATS[2])).op
+    >>> from lamella import dtypes, ops
+    >>> ceil(ops.constant(1.5, dtypes.float32)).op
     Ceil()
     """
     return x if x.dtype.is_integer else elementwise(_CEIL, x)
@@ -132,7 +134,8 @@ def ceil(x: Node) -> Node:
 def trunc(x: Node) -> Node:
     """X without its fraction; ``x`` itself for integers.
 
-    >>> trunc(constant(1.5, FLOATS[2])).op
+    >>> from lamella import dtypes, ops
+    >>> trunc(ops.constant(1.5, dtypes.float32)).op
     Trunc()
     """
     return x if x.dtype.is_integer else elementwise(_TRUNC, x)
@@ -141,7 +144,8 @@ def trunc(x: Node) -> Node:
 def round(x: Node) -> Node:
     """The nearest integer, halves to even; ``x`` itself for integers.
 
-    >>> round(constant(1.5, FLOATS[2])).op
+    >>> from lamella import dtypes, ops
+    >>> round(ops.constant(1.5, dtypes.float32)).op
     Round()
     """
     return x if x.dtype.is_integer else elementwise(_ROUND, x)
@@ -150,7 +154,8 @@ def round(x: Node) -> Node:
 def copysign(a: Node, b: Node) -> Node:
     """|a| with the sign of b.
 
-    >>> copysign(constant(1.5, FLOATS[2]), constant(-1.0, FLOATS[2])).op
+    >>> from lamella import dtypes, ops
+    >>> copysign(ops.constant(1.5, dtypes.float32), ops.constant(-1.0, dtypes.float32)).op
     CopySign()
     """
     return elementwise(_COPYSIGN, a, b)

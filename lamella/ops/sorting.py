@@ -189,7 +189,8 @@ def argsort(x: Node, axis: int, descending: bool = False, stable: bool = True) -
     Raises:
         ShapeError: for an axis out of range.
 
-    >>> argsort(iota((2, 3), 1, int64), 1).dtype
+    >>> from lamella import dtypes, ops
+    >>> argsort(ops.iota((2, 3), 1, dtypes.int64), 1).dtype
     lamella.int64
     """
     (found,) = normalize_axes("argsort", axis, x.ndim)
@@ -200,7 +201,8 @@ def argsort(x: Node, axis: int, descending: bool = False, stable: bool = True) -
 def sort(x: Node, axis: int, descending: bool = False, stable: bool = True) -> Node:
     """``x`` in order along ``axis``; nan last, descending first.
 
-    >>> sort(iota((2, 3), 1, FLOATS[3]), 1).shape
+    >>> from lamella import dtypes, ops
+    >>> sort(ops.iota((2, 3), 1, dtypes.float64), 1).shape
     (2, 3)
     """
     return ops.take_along_axis(x, argsort(x, axis, descending, stable), axis)
@@ -212,7 +214,8 @@ def topk(x: Node, k: int, axis: int = -1, largest: bool = True) -> tuple[Node, N
     Raises:
         ShapeError: if ``k`` is negative or greater than the axis, or the axis is out of range.
 
-    >>> [t.shape for t in topk(iota((2, 3), 1, FLOATS[3]), 2)]
+    >>> from lamella import dtypes, ops
+    >>> [t.shape for t in topk(ops.iota((2, 3), 1, dtypes.float64), 2)]
     [(2, 2), (2, 2)]
     """
     (found,) = normalize_axes("topk", axis, x.ndim)

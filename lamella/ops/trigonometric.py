@@ -271,7 +271,7 @@ class Atan2(Elementwise):
     compute = staticmethod(np.arctan2)
 
     def partials(self, node: Node) -> Sequence[Node | None]:
-        """B / (a**2 + b**2), -a / (a**2 + b**2)."""
+        """``b / (a**2 + b**2)``, -a / (a**2 + b**2)."""
         a, b = node.inputs
         square = add(multiply(a, a), multiply(b, b))
         return divide(b, square), negative(divide(a, square))
@@ -288,7 +288,8 @@ def sin(x: Node) -> Node:
     Raises:
         DTypeError: unless ``x`` is floating point.
 
-    >>> sin(constant(0.5, FLOATS[2])).op
+    >>> from lamella import dtypes, ops
+    >>> sin(ops.constant(0.5, dtypes.float32)).op
     Sin()
     """
     return elementwise(Sin(), x)
@@ -300,7 +301,8 @@ def cos(x: Node) -> Node:
     Raises:
         DTypeError: unless ``x`` is floating point.
 
-    >>> cos(constant(0.5, FLOATS[2])).op
+    >>> from lamella import dtypes, ops
+    >>> cos(ops.constant(0.5, dtypes.float32)).op
     Cos()
     """
     return elementwise(Cos(), x)
@@ -312,7 +314,8 @@ def tan(x: Node) -> Node:
     Raises:
         DTypeError: unless ``x`` is floating point.
 
-    >>> tan(constant(0.5, FLOATS[2])).op
+    >>> from lamella import dtypes, ops
+    >>> tan(ops.constant(0.5, dtypes.float32)).op
     Tan()
     """
     return elementwise(Tan(), x)
@@ -324,7 +327,8 @@ def asin(x: Node) -> Node:
     Raises:
         DTypeError: unless ``x`` is floating point.
 
-    >>> asin(constant(0.5, FLOATS[2])).op
+    >>> from lamella import dtypes, ops
+    >>> asin(ops.constant(0.5, dtypes.float32)).op
     Asin()
     """
     return elementwise(Asin(), x)
@@ -336,7 +340,8 @@ def acos(x: Node) -> Node:
     Raises:
         DTypeError: unless ``x`` is floating point.
 
-    >>> acos(constant(0.5, FLOATS[2])).op
+    >>> from lamella import dtypes, ops
+    >>> acos(ops.constant(0.5, dtypes.float32)).op
     Acos()
     """
     return elementwise(Acos(), x)
@@ -348,7 +353,8 @@ def atan(x: Node) -> Node:
     Raises:
         DTypeError: unless ``x`` is floating point.
 
-    >>> atan(constant(0.5, FLOATS[2])).op
+    >>> from lamella import dtypes, ops
+    >>> atan(ops.constant(0.5, dtypes.float32)).op
     Atan()
     """
     return elementwise(Atan(), x)
@@ -360,7 +366,8 @@ def sinh(x: Node) -> Node:
     Raises:
         DTypeError: unless ``x`` is floating point.
 
-    >>> sinh(constant(0.5, FLOATS[2])).op
+    >>> from lamella import dtypes, ops
+    >>> sinh(ops.constant(0.5, dtypes.float32)).op
     Sinh()
     """
     return elementwise(Sinh(), x)
@@ -372,7 +379,8 @@ def cosh(x: Node) -> Node:
     Raises:
         DTypeError: unless ``x`` is floating point.
 
-    >>> cosh(constant(0.5, FLOATS[2])).op
+    >>> from lamella import dtypes, ops
+    >>> cosh(ops.constant(0.5, dtypes.float32)).op
     Cosh()
     """
     return elementwise(Cosh(), x)
@@ -384,7 +392,8 @@ def tanh(x: Node) -> Node:
     Raises:
         DTypeError: unless ``x`` is floating point.
 
-    >>> tanh(constant(0.5, FLOATS[2])).op
+    >>> from lamella import dtypes, ops
+    >>> tanh(ops.constant(0.5, dtypes.float32)).op
     Tanh()
     """
     return elementwise(Tanh(), x)
@@ -396,7 +405,8 @@ def asinh(x: Node) -> Node:
     Raises:
         DTypeError: unless ``x`` is floating point.
 
-    >>> asinh(constant(0.5, FLOATS[2])).op
+    >>> from lamella import dtypes, ops
+    >>> asinh(ops.constant(0.5, dtypes.float32)).op
     Asinh()
     """
     return elementwise(Asinh(), x)
@@ -408,7 +418,8 @@ def acosh(x: Node) -> Node:
     Raises:
         DTypeError: unless ``x`` is floating point.
 
-    >>> acosh(constant(0.5, FLOATS[2])).op
+    >>> from lamella import dtypes, ops
+    >>> acosh(ops.constant(0.5, dtypes.float32)).op
     Acosh()
     """
     return elementwise(Acosh(), x)
@@ -420,7 +431,8 @@ def atanh(x: Node) -> Node:
     Raises:
         DTypeError: unless ``x`` is floating point.
 
-    >>> atanh(constant(0.5, FLOATS[2])).op
+    >>> from lamella import dtypes, ops
+    >>> atanh(ops.constant(0.5, dtypes.float32)).op
     Atanh()
     """
     return elementwise(Atanh(), x)
@@ -432,7 +444,8 @@ def atan2(a: Node, b: Node) -> Node:
     Raises:
         DTypeError: unless ``a`` and ``b`` are of one floating-point dtype.
 
-    >>> atan2(constant(0.5, FLOATS[2]), constant(2.0, FLOATS[2])).op
+    >>> from lamella import dtypes, ops
+    >>> atan2(ops.constant(0.5, dtypes.float32), ops.constant(2.0, dtypes.float32)).op
     Atan2()
     """
     return elementwise(Atan2(), a, b)
