@@ -1,10 +1,11 @@
-"""Every setting of Lamella: one record per flag, its value, its environment variable and its meaning.
+"""Every setting of Lamella: one record per flag, with its environment variable and meaning.
 
-Input: ``LAMELLA_<NAME>`` variables read once at import, assignments (``config.debug = 2``) and scopes
-(``with config(debug=2):``). Output: plain attributes, cheap enough to read on every evaluation.
-Invariants: a flag always holds a value of its type within its bounds; ``0`` (or ``""``) is always off
-or "choose for me"; settings are those of the process, not of a thread.
+Input: ``LAMELLA_<NAME>`` variables read once at import, assignments (``config.debug = 2``) and
+scopes (``with config(debug=2):``). Output: plain attributes, cheap enough to read on every
+evaluation. Invariants: a flag always holds a value of its type within its bounds; ``0`` (or ``""``)
+is always off or "choose for me"; settings are those of the process, not of a thread.
 """
+
 from __future__ import annotations
 
 import os
@@ -48,20 +49,23 @@ class Flag:
 _MANY: Final = 2**40
 
 FLAGS: Final[tuple[Flag, ...]] = (
-    Flag("debug", 0, "1 programs and times, 2 kernels with rates, 3 loop IR, 4 LLVM IR, 5 assembly", high=5),
-    Flag("backend", "llvm", "what computes values: compiled code, or the slow interpreter that defines it",
+    Flag("debug", 0, "1 programs and times, 2 kernels with rates, 3 loop IR, 4 LLVM IR, 5 assembly",
+         high=5),
+    Flag("backend", "llvm", "what computes values: compiled code, or the interpreter defining it",
          choices=("llvm", "interpret")),
     Flag("optimize", 1, "the optional passes of the compiler; 0 keeps only those needed to run"),
     Flag("skip_passes", "", "comma-separated names of single passes to leave out"),
     Flag("verify", 0, "check the IR after every pass"),
     Flag("target", "", "CPU to compile for, such as x86-64-v3; empty is this machine's"),
     Flag("threads", 0, "threads that run programs; 0 is every CPU this process may use", high=4096),
-    Flag("spin", 200, "microseconds an idle worker looks for work before it sleeps; 0 sleeps at once",
+    Flag("spin", 200, "microseconds an idle worker looks for work before it sleeps; 0 is at once",
          high=1_000_000),
     Flag("flush", 512, "pending operations after which a loop's next iteration starts evaluation; "
          "0 waits until a value is looked at", high=_MANY),
-    Flag("memory_cache", 1024, "MiB of freed memory kept for reuse; 0 gives it back at once", high=_MANY),
-    Flag("memory_limit", 0, "MiB of buffers this process may hold; 0 is what the system has", high=_MANY),
+    Flag("memory_cache", 1024, "MiB of freed memory kept for reuse; 0 gives it back at once",
+         high=_MANY),
+    Flag("memory_limit", 0, "MiB of buffers this process may hold; 0 is what the system has",
+         high=_MANY),
     Flag("huge_pages", 1, "ask the system for huge pages behind large buffers"),
     Flag("cache", 1, "keep compiled programs on disk"),
     Flag("cache_dir", "", "folder of compiled programs; empty is the user's cache folder"),
@@ -82,7 +86,8 @@ def _checked(name: str, value: object, source: str) -> Value:
             raise OptionError(f"[config] {source}: {name} is text, not {value!r}; write a string")
         if flag.choices and value not in flag.choices:
             raise OptionError(
-                f"[config] {source}: {name} cannot be {value!r}; {did_you_mean(value, flag.choices)}"
+                f"[config] {source}: {name} cannot be {value!r}; "
+                f"{did_you_mean(value, flag.choices)}"
             )
         return value
     if not isinstance(value, int):
@@ -210,7 +215,9 @@ def _warn_about_misspelt(environment: Mapping[str, str]) -> None:
         if name.startswith("LAMELLA_") and name not in known:
             close = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
             if close:
-                warnings.warn(f"[config] {name} has no effect; did you mean {close[0]}?", stacklevel=4)
+                warnings.warn(
+                    f"[config] {name} has no effect; did you mean {close[0]}?", stacklevel=4
+                )
 
 
 def flag_table() -> str:

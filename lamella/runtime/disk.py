@@ -1,11 +1,13 @@
 """The program cache on disk: compiled code by key, shared by the user's processes.
 
-Input: a key (whatever determines the code) and bytes. Output: the same bytes later, or None.
-Each entry carries a SHA-256 over its key, the environment (Lamella, LLVM and the CPU) and its content, so a
-damaged, truncated or foreign entry is a miss, and the next ``put`` replaces it. Writes go to a temporary
-file that is renamed, so readers see whole entries only. The folder holds native code: it must be the user's
-own and closed to everyone else, or the cache stays off with a warning. Nothing here is ever fatal.
+Input: a key (whatever determines the code) and bytes. Output: the same bytes later, or None. Each
+entry carries a SHA-256 over its key, the environment (Lamella, LLVM and the CPU) and its content,
+so a damaged, truncated or foreign entry is a miss, and the next ``put`` replaces it. Writes go to a
+temporary file that is renamed, so readers see whole entries only. The folder holds native code: it
+must be the user's own and closed to everyone else, or the cache stays off with a warning. Nothing
+here is ever fatal.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -94,7 +96,7 @@ def _lamella_version() -> str:
 
 
 def cache_folder() -> Path | None:
-    """The folder of entries, made if need be; None where the cache is off or its folder not safe."""
+    """The folder of entries, made if need be; None if the cache is off or its folder not safe."""
     if not config.cache:
         return None
     if _state.checked != config.cache_dir:
@@ -168,7 +170,7 @@ def _unpack(bound: bytes, data: bytes) -> bytes | None:
 
 
 def put(key: bytes | str, content: bytes) -> None:
-    """Store ``content`` under ``key``, replacing what is there; silently nothing if it cannot be."""
+    """Store ``content`` under ``key``, replacing what is there; silent if it cannot be."""
     folder = cache_folder()
     if folder is None:
         return

@@ -1,10 +1,11 @@
-"""Running a compiled program: its launches as packed tables, and one native call that goes through them.
+"""Running a compiled program: its launches as packed tables, gone through by one native call.
 
-Input: :class:`Launch` records (function address, iterations, which slots are its arguments) and, at each run,
-the slots: 64-bit words that are addresses, scalars' bits or sizes. Output: whatever the kernels write.
-A kernel is ``void kernel(ptr args, i64 begin, i64 end)`` with one 8-byte word per argument. A plan is
-reentrant: it is read-only while it runs, and every run brings its own slots.
+Input: :class:`Launch` records (function address, iterations, which slots are its arguments) and, at
+each run, the slots: 64-bit words that are addresses, scalars' bits or sizes. Output: whatever the
+kernels write. A kernel is ``void kernel(ptr args, i64 begin, i64 end)`` with one 8-byte word per
+argument. A plan is reentrant: it is read-only while it runs, and every run brings its own slots.
 """
+
 from __future__ import annotations
 
 import ctypes
@@ -35,9 +36,9 @@ class SlotValue:
 class Launch:
     """One kernel call over ``extent`` grid iterations.
 
-    ``args`` are slot numbers, in the kernel's order. ``grain`` is the fewest iterations worth a task of
-    their own; tasks are multiples of it, at most eight a thread. ``extent <= grain``, or a grain of 0, runs
-    in the calling thread.
+    ``args`` are slot numbers, in the kernel's order. ``grain`` is the fewest iterations worth a
+    task of their own; tasks are multiples of it, at most eight a thread. With ``extent <= grain``,
+    or a grain of 0, the launch runs in the calling thread.
     """
 
     function: int
@@ -54,7 +55,17 @@ class Plan:
         CompilerError: if a launch names a slot outside ``range(slots)`` or has no function.
     """
 
-    __slots__ = ("_address", "_index", "_plan", "_run", "_table", "_times", "launches", "pack", "slots")
+    __slots__ = (
+        "_address",
+        "_index",
+        "_plan",
+        "_run",
+        "_table",
+        "_times",
+        "launches",
+        "pack",
+        "slots",
+    )
 
     def __init__(self, launches: Sequence[Launch], slots: int) -> None:
         for launch in launches:
@@ -97,7 +108,7 @@ class Plan:
         self._run(self._address, words)
 
     def record_times(self, on: bool = True) -> None:
-        """Start (or stop) adding up the time of each launch, from zero. Not while it runs elsewhere."""
+        """Start (or stop) adding up the time of each launch, from zero, while no run goes on."""
         self._plan[3] = 0
         self._times = None
         if on and self.launches:
@@ -105,7 +116,7 @@ class Plan:
             self._plan[3] = ctypes.addressof(self._times)
 
     def times(self) -> tuple[float, ...]:
-        """Nanoseconds spent in each launch since ``record_times()``; empty if that was not called."""
+        """Nanoseconds spent in each launch since ``record_times()``; empty without it."""
         if self._times is None:
             return ()
         return tuple(value * os_host.CLOCK_NANOSECONDS for value in self._times)

@@ -1,12 +1,14 @@
 """Where buffers get their memory: size classes with free lists, and the limits of the machine.
 
-Input: sizes in bytes. Output: addresses, aligned to 64 bytes, of uninitialised memory.
-Sizes round up to a class (multiples of 64 up to 4 KiB, then eight classes per doubling, so at most 1/8 is
-lost). Small blocks are cut from slabs and never leave the process; larger ones are mapped one by one, kept
-when freed, and given back, least recently used class first, once more than ``config.memory_cache`` is kept.
-Invariant: a free list holds only addresses nobody uses; appending to it and popping from it are single
-steps of the interpreter, so the common path takes no lock and a finaliser may run at any point.
+Input: sizes in bytes. Output: addresses, aligned to 64 bytes, of uninitialised memory. Sizes round
+up to a class (multiples of 64 up to 4 KiB, then eight classes per doubling, so at most 1/8 is
+lost). Small blocks are cut from slabs and never leave the process; larger ones are mapped one by
+one, kept when freed, and given back, least recently used class first, once more than
+``config.memory_cache`` is kept. Invariant: a free list holds only addresses nobody uses; appending
+to it and popping from it are single steps of the interpreter, so the common path takes no lock and
+a finaliser may run at any point.
 """
+
 from __future__ import annotations
 
 import itertools
@@ -113,7 +115,7 @@ def _cut(size: int) -> int:
 
 
 def _map(size: int) -> int:
-    """A mapping of its own, on a huge page if long; starts differ so that streams do not share cache sets."""
+    """A mapping of its own; starts differ so that streams do not share cache sets."""
     huge = bool(config.huge_pages) and size >= 2 * _HUGE
     length = size + _COLOUR
     base = _take_pages(length + (_HUGE if huge else 0), size)
@@ -159,9 +161,9 @@ def _take_pages(length: int, nbytes: int) -> int:
 
 def _refusal(nbytes: int, available: int, who: str) -> OutOfMemoryError:
     return OutOfMemoryError(
-        f"[memory] a buffer of {readable_size(nbytes)} does not fit: {readable_size(memory_in_use())} "
-        f"are in use and {who} has {readable_size(available)} left; use smaller batches or dtypes, "
-        "or drop tensors that are no longer needed"
+        f"[memory] a buffer of {readable_size(nbytes)} does not fit: "
+        f"{readable_size(memory_in_use())} are in use and {who} has {readable_size(available)} "
+        "left; use smaller batches or dtypes, or drop tensors that are no longer needed"
     )
 
 
@@ -201,8 +203,9 @@ def memory_in_use() -> int:
 
 
 def memory_available() -> int:
-    """Bytes new buffers may take: what is kept for reuse, plus the least of what the system, the control
-    group and ``config.memory_limit`` have left.
+    """Bytes new buffers may take: what is kept for reuse, and what the system still has.
+
+    That is the least of what the machine, the control group and ``config.memory_limit`` have left.
 
     >>> memory_available() > 0
     True
@@ -227,9 +230,9 @@ def check_memory(nbytes: int, what: str) -> None:
     available = memory_available()
     if nbytes > available:
         raise OutOfMemoryError(
-            f"[memory] {what} needs {readable_size(nbytes)} and only {readable_size(available)} are "
-            f"available ({readable_size(memory_in_use())} are in use); use smaller batches or dtypes, "
-            "or drop tensors that are no longer needed"
+            f"[memory] {what} needs {readable_size(nbytes)} and only {readable_size(available)} "
+            f"are available ({readable_size(memory_in_use())} are in use); use smaller batches or "
+            "dtypes, or drop tensors that are no longer needed"
         )
 
 

@@ -1,8 +1,9 @@
 """The runtime's own native code: compiled once, kept in the program cache, loaded on first use.
 
-Input: LLVM IR text. Output: object bytes, and from those the addresses of functions. LLVM is imported here
-only when something must be compiled or loaded, never by ``import lamella``.
+Input: LLVM IR text. Output: object bytes, and from those the addresses of functions. LLVM is
+imported here only when something must be compiled or loaded, never by ``import lamella``.
 """
+
 from __future__ import annotations
 
 import ctypes
@@ -30,7 +31,6 @@ class _Loading:
     """Serialises the first load."""
 
     lock = threading.Lock()
-
 
 
 @functools.cache
@@ -113,7 +113,9 @@ def native() -> Native:
         CompilerError: if it cannot be compiled or loaded.
     """
     with _Loading.lock:
-        machine = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
+        machine = {"AMD64": "x86_64", "arm64": "aarch64"}.get(
+            platform.machine(), platform.machine()
+        )
         text = runtime_ir(machine)
         stored = disk.get(text)
         if stored is None:

@@ -1,19 +1,22 @@
 """The native worker loop and program loop, as LLVM IR text.
 
 Output: :func:`runtime_ir`, a module exporting ``worker(pool)``, ``stop(pool)``, ``spin(count)`` and
-``run_program(plan, slots)``. It calls nothing outside itself but the addresses in the pool's record.
+``run_program(plan, slots)``. It calls nothing outside itself but the addresses in the pool's
+record.
 
-How a launch is shared: the pool's *ticket* holds an epoch (high half) and the tasks still to take (low
-half). The caller writes the job, then publishes a new ticket; anyone takes a task by comparing-and-swapping
-the ticket for one less. A swap succeeds only within the epoch that was read, and an epoch ends only when
-all its tasks are done, so the job read in between is whole and current. Nobody waits for a worker that did
-not take a task: with every worker asleep, or gone after a fork, the caller does all the tasks itself.
-A second thread that finds the pool busy runs its launch alone.
+How a launch is shared: the pool's *ticket* holds an epoch (high half) and the tasks still to take
+(low half). The caller writes the job, then publishes a new ticket; anyone takes a task by
+comparing-and-swapping the ticket for one less. A swap succeeds only within the epoch that was read,
+and an epoch ends only when all its tasks are done, so the job read in between is whole and current.
+Nobody waits for a worker that did not take a task: with every worker asleep, or gone after a fork,
+the caller does all the tasks itself. A second thread that finds the pool busy runs its launch
+alone.
 
-Idle workers spin for a while, then sleep on the *signal* word: a worker adds itself to *sleepers* before it
-looks at the ticket once more, a caller publishes the ticket before it reads *sleepers* (both sequentially
-consistent), so one of them sees the other.
+Idle workers spin for a while, then sleep on the *signal* word: a worker adds itself to *sleepers*
+before it looks at the ticket once more, a caller publishes the ticket before it reads *sleepers*
+(both sequentially consistent), so one of them sees the other.
 """
+
 from __future__ import annotations
 
 from typing import Final
@@ -21,11 +24,11 @@ from typing import Final
 from lamella.runtime import os_host
 
 __all__ = [
-    "LAUNCH_WORDS", "PLAN_WORDS", "POOL_ENV", "POOL_SPIN", "POOL_STOP", "POOL_WORDS", "POOL_WORKERS",
-    "runtime_ir",
+    "LAUNCH_WORDS", "PLAN_WORDS", "POOL_ENV", "POOL_SPIN", "POOL_STOP", "POOL_WORDS",
+    "POOL_WORKERS", "runtime_ir",
 ]  # fmt: skip
 
-# Words (8 bytes) of the pool's record; words that different threads write lie on cache lines of their own.
+# Words (8 bytes) of the pool's record; those that different threads write are 128 bytes apart.
 _TICKET: Final = 0
 _DONE: Final = 16
 _JOB: Final = 32  # function, arguments, extent, iterations a task, tasks
@@ -61,13 +64,22 @@ def _words(*names: str) -> str:
 
 
 def runtime_ir(machine: str) -> str:
-    """The module's text for ``machine``: "x86_64", "aarch64", or another (which then spins plainly).
+    """The module's text for ``machine``: "x86_64", "aarch64", or another (spinning plainly).
 
     >>> "define void @worker" in runtime_ir("aarch64")
     True
     """
     declaration, pause = _PAUSES.get(machine, ("", 'call void asm sideeffect "", "~{memory}"()'))
-    parts = (declaration, os_host.NATIVE_IR, _SPIN, _tasks(), _worker(), _stop(), _parallel(), _run())
+    parts = (
+        declaration,
+        os_host.NATIVE_IR,
+        _SPIN,
+        _tasks(),
+        _worker(),
+        _stop(),
+        _parallel(),
+        _run(),
+    )
     return "\n".join(parts).replace("PAUSE", pause)
 
 
@@ -88,7 +100,7 @@ out:
 
 
 def _tasks() -> str:
-    """``@take_tasks``: run tasks of the present job until none is left to take; how many were run."""
+    """``@take_tasks``: run tasks of the present job while any is left; how many it ran."""
     return f"""
 define internal i64 @take_tasks(ptr %s) noinline {{
 entry:
@@ -200,7 +212,8 @@ define void @stop(ptr %s) {{
 def _parallel() -> str:
     """``@parallel``: publish a job, take part in it, and return when all of it is done."""
     return f"""
-define internal void @parallel(ptr %s, ptr %fn, ptr %args, i64 %extent, i64 %chunk, i64 %tasks) noinline {{
+define internal void @parallel(ptr %s, ptr %fn, ptr %args, i64 %extent, i64 %chunk,
+                               i64 %tasks) noinline {{
 entry:
 {_words(*_WORDS)}
   store atomic ptr %fn, ptr %p_fn release, align 8

@@ -1,4 +1,5 @@
 """The operating system this process runs on: os_linux, os_macos or os_windows under one name."""
+
 from __future__ import annotations
 
 import sys

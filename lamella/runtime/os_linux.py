@@ -1,11 +1,12 @@
 """Linux: futex sleep for generated code, huge pages, and the limits of the control group.
 
-The same interface as os_macos and os_windows; ``os_host`` picks one. ``NATIVE_IR`` defines, for generated
-code, ``@os_wait(ptr %env, ptr %word, i32 %seen)`` (sleep while the word still reads ``seen``; may return
-early), ``@os_wake(ptr %env, ptr %word, i32 %count)`` (wake up to count
-sleepers) and ``i64 @os_clock(ptr %env)`` in units of
-``CLOCK_NANOSECONDS``. ``native_addresses()`` fills ``env``.
+The same interface as os_macos and os_windows; ``os_host`` picks one. ``NATIVE_IR`` defines, for
+generated code, ``@os_wait(ptr %env, ptr %word, i32 %seen)`` (sleep while the word still reads
+``seen``; may return early), ``@os_wake(ptr %env, ptr %word, i32 %count)`` (wake up to count
+sleepers) and ``i64 @os_clock(ptr %env)`` in units of ``CLOCK_NANOSECONDS``. ``native_addresses()``
+fills ``env``.
 """
+
 from __future__ import annotations
 
 import ctypes
@@ -15,12 +16,18 @@ from pathlib import Path
 from typing import Final
 
 from lamella.runtime.os_posix import (
-    LIBC, address_of, cpu_count, folder_fault, map_pages, unmap_pages,
+    LIBC,
+    address_of,
+    cpu_count,
+    folder_fault,
+    map_pages,
+    unmap_pages,
 )  # fmt: skip
 
 __all__ = [
     "CLOCK_NANOSECONDS", "NATIVE_IR", "advise_huge", "available_memory", "cache_root", "cpu_quota",
-    "cpu_count", "folder_fault", "machine_identity", "map_pages", "native_addresses", "protect_code", "unmap_pages",
+    "cpu_count", "folder_fault", "machine_identity", "map_pages", "native_addresses",
+    "protect_code", "unmap_pages",
 ]  # fmt: skip
 
 CLOCK_NANOSECONDS: Final = 1.0
@@ -31,12 +38,14 @@ _MADV_HUGEPAGE: Final = 14
 NATIVE_IR: Final = f"""
 define internal void @os_wait(ptr %env, ptr %word, i32 %seen) noinline {{
   %f = load ptr, ptr %env
-  %r = call i64 (i64, ...) %f(i64 {_SYS_FUTEX}, ptr %word, i64 128, i32 %seen, ptr null, ptr null, i64 0)
+  %r = call i64 (i64, ...) %f(i64 {_SYS_FUTEX}, ptr %word, i64 128, i32 %seen, ptr null,
+                              ptr null, i64 0)
   ret void
 }}
 define internal void @os_wake(ptr %env, ptr %word, i32 %count) noinline {{
   %f = load ptr, ptr %env
-  %r = call i64 (i64, ...) %f(i64 {_SYS_FUTEX}, ptr %word, i64 129, i32 %count, ptr null, ptr null, i64 0)
+  %r = call i64 (i64, ...) %f(i64 {_SYS_FUTEX}, ptr %word, i64 129, i32 %count, ptr null,
+                              ptr null, i64 0)
   ret void
 }}
 define internal i64 @os_clock(ptr %env) noinline {{
@@ -73,7 +82,7 @@ _mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
 def protect_code(pointer: int, nbytes: int) -> bool:
-    """Make whole pages readable and executable, no longer writable; False where the system forbids it."""
+    """Make whole pages readable and executable, not writable; False where that is forbidden."""
     return bool(_mprotect(pointer, nbytes, 5) == 0)
 
 

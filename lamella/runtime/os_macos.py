@@ -1,4 +1,5 @@
 """macOS: ulock sleep for generated code; the same interface as os_linux, which describes it."""
+
 from __future__ import annotations
 
 import ctypes
@@ -7,7 +8,12 @@ from pathlib import Path
 from typing import Final
 
 from lamella.runtime.os_posix import (
-    LIBC, address_of, cpu_count, folder_fault, map_pages, unmap_pages,
+    LIBC,
+    address_of,
+    cpu_count,
+    folder_fault,
+    map_pages,
+    unmap_pages,
 )  # fmt: skip
 
 __all__ = [
@@ -42,7 +48,11 @@ define internal i64 @os_clock(ptr %env) noinline {
 
 def native_addresses() -> tuple[int, int, int]:
     """The C functions that ``NATIVE_IR`` calls: ulock wait, ulock wake, the clock."""
-    return address_of("__ulock_wait"), address_of("__ulock_wake"), address_of("clock_gettime_nsec_np")
+    return (
+        address_of("__ulock_wait"),
+        address_of("__ulock_wake"),
+        address_of("clock_gettime_nsec_np"),
+    )
 
 
 def advise_huge(pointer: int, nbytes: int) -> None:

@@ -2,6 +2,7 @@
 
 Addresses are plain integers. Functions return 0 or None where the system refuses; callers decide.
 """
+
 from __future__ import annotations
 
 import ctypes

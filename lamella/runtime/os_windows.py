@@ -1,4 +1,5 @@
-"""Windows: WaitOnAddress sleep for generated code; the same interface as os_linux, which describes it."""
+"""Windows: WaitOnAddress sleep for generated code; the interface that os_linux describes."""
+
 from __future__ import annotations
 
 import ctypes

@@ -1,10 +1,12 @@
 """The thread pool: Python daemon threads that stay inside a generated native loop.
 
-Input: how many threads to use. Output: :data:`POOL`, the address of the record that native code shares
-(see ``native_ir``). The pool is one per process, starts with the first program that can use it, and shares
-one launch at a time; a Python thread that finds it busy runs its launch alone, so programs of several
-threads never wait for each other. After a fork the child starts its own workers when it needs them.
+Input: how many threads to use. Output: :data:`POOL`, the address of the record that native code
+shares (see ``native_ir``). The pool is one per process, starts with the first program that can use
+it, and shares one launch at a time; a Python thread that finds it busy runs its launch alone, so
+programs of several threads never wait for each other. After a fork the child starts its own workers
+when it needs them.
 """
+
 from __future__ import annotations
 
 import atexit
@@ -45,7 +47,8 @@ pool: Final = _Pool()
 def num_threads() -> int:
     """How many threads run a program, the calling one included.
 
-    ``config.threads``, or every CPU this process may use: its affinity, at most its control group's quota.
+    ``config.threads``, or every CPU this process may use: its affinity, at most its control
+    group's quota.
 
     >>> num_threads() >= 1
     True

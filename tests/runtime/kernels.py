@@ -1,4 +1,5 @@
 """Hand-written kernels in LLVM IR, for tests of what runs kernels."""
+
 from __future__ import annotations
 
 import functools
@@ -110,7 +111,10 @@ define void @arguments(ptr %a, i64 %b, i64 %e) {
 
 @functools.cache
 def kernels() -> Callable[[str], int]:
-    """Addresses by name: ``add`` (pointer, step), ``double_into_next`` (from, to), ``work`` (pointer,
-    rounds), ``where`` (pointer: writes an address of the running thread's stack), ``arguments`` (pointer, x, y: writes x, y and the end of its range).
+    """Addresses by name.
+
+    ``add`` (pointer, step), ``double_into_next`` (from, to), ``work`` (pointer, rounds), ``where``
+    (pointer: writes an address of the running thread's stack), ``arguments`` (pointer, x, y:
+    writes x, y and the end of its range).
     """
     return load_object(compile_ir_text(_TEXT))

@@ -1,10 +1,11 @@
 """Buffers and their allocator: sharing, lifetimes, reuse, trimming, limits."""
+
 from __future__ import annotations
 
 import gc
 import threading
 import weakref
-from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -27,10 +28,9 @@ MIB = 1 << 20
 
 
 @pytest.fixture(autouse=True)
-def _start_clean() -> Iterator[None]:
+def _start_clean() -> None:
     gc.collect()
     memory.trim_memory()
-    yield
 
 
 @given(st.integers(0, 2**62))
@@ -50,7 +50,7 @@ def test_buffers_are_aligned_apart_and_hold_their_contents(nbytes: int) -> None:
         assert buffer.writable
         buffer.numpy((nbytes,), np.uint8, writable=True)[:] = i
     ranges = sorted((b.ptr, b.ptr + b.nbytes) for b in held)
-    assert all(a[1] <= b[0] for a, b in zip(ranges, ranges[1:], strict=False))
+    assert all(a[1] <= b[0] for a, b in pairwise(ranges))
     for i, buffer in enumerate(held):
         assert (buffer.numpy((nbytes,), np.uint8) == i).all()
 
@@ -175,11 +175,13 @@ def test_the_memory_limit_counts_and_frees_what_is_kept_first() -> None:
             held = empty(20 * MIB)
             del held
             empty(30 * MIB)
-        held = empty(20 * MIB)
+        held = [empty(20 * MIB)]
         with pytest.raises(OutOfMemoryError, match=r"config\.memory_limit"):
             empty(30 * MIB)
         with pytest.raises(OutOfMemoryError, match="the plan needs"):
             check_memory(30 * MIB, "the plan")
+        held.clear()
+        empty(30 * MIB)
 
 
 def test_threads_and_collections_do_not_share_a_block() -> None:
@@ -193,9 +195,8 @@ def test_threads_and_collections_do_not_share_a_block() -> None:
             cycle.append(cycle)  # freed by the collector, at any point
             for buffer in held:
                 buffer.numpy((8,), np.int64, writable=True)[:] = mark
-            for buffer in held:
-                if (buffer.numpy((8,), np.int64, writable=True) != mark).any():
-                    faults.append(turn)
+            arrays = [buffer.numpy((8,), np.int64, writable=True) for buffer in held]
+            faults.extend(turn for array in arrays if (array != mark).any())
 
     with config(memory_cache=1):
         workers = [threading.Thread(target=churn, args=(i,)) for i in range(4)]

@@ -1,6 +1,8 @@
 """Settings: scopes, bounds, environment variables and their messages."""
+
 from __future__ import annotations
 
+import contextlib
 import copy
 import pickle
 
@@ -22,7 +24,8 @@ def test_few_flags_each_declared_and_documented() -> None:
 def test_scopes_nest_and_restore_after_an_exception() -> None:
     settings = Config({})
     with settings(debug=1):
-        with pytest.raises(KeyError), settings(debug=2, threads=3):
+        scope = settings(debug=2, threads=3)
+        with contextlib.suppress(KeyError), scope:
             assert (settings.debug, settings.threads) == (2, 3)
             raise KeyError
         assert (settings.debug, settings.threads) == (1, 0)
@@ -56,9 +59,9 @@ def test_bad_values_are_refused_by_scope_and_assignment(
     settings = Config({})
     with pytest.raises(OptionError, match=message):
         settings(**values)  # type: ignore[arg-type]
+    ((name, value),) = values.items()
     with pytest.raises(OptionError, match=message):
-        for name, value in values.items():
-            setattr(settings, name, value)
+        setattr(settings, name, value)
     assert repr(settings) == repr(Config({}))
 
 

@@ -1,4 +1,5 @@
-"""The loader of object files against LLVM's own: same results, and refusal of what it does not know."""
+"""The loader of object files: right addresses, and refusal of what it does not know."""
+
 from __future__ import annotations
 
 import ctypes
@@ -118,9 +119,10 @@ def test_a_warm_start_does_not_import_llvm(tmp_path: Path) -> None:
             [sys.executable, "-c", script], text=True, capture_output=True, check=True, timeout=60,
             env={"LAMELLA_CACHE_DIR": str(tmp_path / "c"), "PATH": ""},
         ).stdout.strip()
-        for _ in range(2)
+        for _ in range(3)
     ]  # fmt: skip
-    assert seen == ["True", "False"]
+    assert seen[0] == "True"
+    assert "False" in seen[1:]  # a source file edited meanwhile would make one more start cold
 
 
 def test_a_loader_that_may_not_map_code_falls_back(monkeypatch: pytest.MonkeyPatch) -> None:

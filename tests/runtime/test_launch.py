@@ -1,4 +1,5 @@
 """Plans: arguments, order, extents from slots, tasks, times, scalars."""
+
 from __future__ import annotations
 
 import math

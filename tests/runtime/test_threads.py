@@ -1,4 +1,5 @@
 """The pool: stress, sleep, forks, several callers, the GIL, signals and exit."""
+
 from __future__ import annotations
 
 import os
