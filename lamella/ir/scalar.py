@@ -55,7 +55,8 @@ def _round_exact(value: Fraction, dtype: DType) -> float:
     quantum = max(exponent - precision + 1, least)
     digits = round(size / Fraction(2) ** quantum)
     big = digits.bit_length() + quantum > overflow
-    return math.copysign(math.inf if big else math.ldexp(digits, quantum), value)
+    rounded = math.inf if big else math.ldexp(digits, quantum)
+    return -rounded if value < 0 else rounded
 
 
 def round_to(value: float, dtype: DType) -> float:
@@ -177,6 +178,19 @@ def _float_floordiv(a: float, b: float) -> float:
     return a // b if b != 0.0 else _divide(a, b)
 
 
+def _float_pow(a: float, b: float) -> float:
+    """C's pow; NumPy takes a square root for b = 0.5, which is nan at -inf."""
+    odd = b % 2 == 1
+    try:
+        return math.pow(a, b)
+    except OverflowError:
+        return -math.inf if a < 0 and odd else math.inf
+    except ValueError:
+        if a != 0.0:
+            return math.nan
+        return math.copysign(math.inf, a) if odd else math.inf
+
+
 def _sign(a: float) -> float:
     return a if a == 0.0 or a != a else math.copysign(1.0, a)
 
@@ -201,7 +215,7 @@ _FLOAT: Final[dict[str, Callable[..., float]]] = {
     "erf": math.erf,
     "erfc": math.erfc,
     "round": _numpy(np.rint),
-    "pow": _numpy(np.power),
+    "pow": _float_pow,
     "asin": _numpy(np.arcsin),
     "acos": _numpy(np.arccos),
     "atan": _numpy(np.arctan),

@@ -178,6 +178,8 @@ class _Verifier:
             self.fail(f"{kind!r} is no kind of loop")
         if (kind == "grid") != (not scope.within):
             self.fail("the outermost loop is the grid, and only that")
+        if kind == "grid" and not isinstance(extent, int | Dim):
+            self.fail("a grid has a plain or symbolic extent")
         if kind == "unroll" and not isinstance(extent, int):
             self.fail("an unrolled loop has a constant extent")
         if kind in ("lanes", "block") and scope.inside("lanes"):
