@@ -20,7 +20,7 @@ from lamella.dtypes import DType
 from lamella.errors import CompilerError
 from lamella.runtime import os_host, threads
 from lamella.runtime.native import native
-from lamella.runtime.native_ir import LAUNCH_WORDS, PLAN_WORDS
+from lamella.runtime.native_ir import PLAN_WORDS
 
 __all__ = ["Launch", "Plan", "SlotValue", "pack_scalar", "run"]
 
@@ -39,6 +39,11 @@ class Launch:
     ``args`` are slot numbers, in the kernel's order. ``grain`` is the fewest iterations worth a
     task of their own; tasks are multiples of it, at most eight a thread. With ``extent <= grain``,
     or a grain of 0, the launch runs in the calling thread.
+
+    A kernel with ``scratch`` bytes of memory private to a thread takes its address as the last
+    argument; there the program passes ``copies`` areas of ``scratch`` bytes (a multiple of 64),
+    one after the other. Only that many threads take part, each with an area of its own; a launch
+    that runs alone uses the first.
     """
 
     function: int
@@ -46,6 +51,11 @@ class Launch:
     args: tuple[int, ...]
     grain: int | SlotValue = 0
     name: str = ""
+    scratch: int = 0
+    copies: int | SlotValue = 1
+
+
+_ALL: Final = 2**62
 
 
 class Plan:
@@ -124,25 +134,35 @@ class Plan:
 
 def _check(launch: Launch, slots: int) -> None:
     numbers = [*launch.args]
-    numbers += [n.slot for n in (launch.extent, launch.grain) if isinstance(n, SlotValue)]
+    numbers += [n.slot for n in _sizes(launch) if isinstance(n, SlotValue)]
     outside = [n for n in numbers if not 0 <= n < slots]
     if outside:
         raise CompilerError(
             f"[plan] launch {launch.name or hex(launch.function)} names the slots {outside}, "
             f"but the program has {slots}"
         )
+    if launch.scratch % 64 or (launch.scratch and not launch.args):
+        raise CompilerError(
+            f"[plan] launch {launch.name!r} has {launch.scratch} bytes of scratch memory, not a "
+            "multiple of 64 at its last argument"
+        )
     if not launch.function:
         raise CompilerError(f"[plan] launch {launch.name!r} has no function")
 
 
+def _sizes(launch: Launch) -> tuple[int | SlotValue, int | SlotValue, int | SlotValue]:
+    """Extent, grain, and how many threads may take part."""
+    return launch.extent, launch.grain, launch.copies if launch.scratch else _ALL
+
+
 def _row(launch: Launch, first: int) -> tuple[int, ...]:
-    extent, grain, flags = launch.extent, launch.grain, 0
-    if isinstance(extent, SlotValue):
-        extent, flags = extent.slot, flags | 1
-    if isinstance(grain, SlotValue):
-        grain, flags = grain.slot, flags | 2
-    row = (launch.function, extent, grain, len(launch.args), first, flags)
-    return row + (0,) * (LAUNCH_WORDS - len(row))
+    words, flags = [], 0
+    for i, size in enumerate(_sizes(launch)):
+        words.append(size.slot if isinstance(size, SlotValue) else size)
+        flags |= isinstance(size, SlotValue) << i
+    extent, grain, copies = words
+    count = len(launch.args)
+    return launch.function, extent, grain, count, first, flags, launch.scratch, copies
 
 
 def run(plan: Plan, words: Sequence[int]) -> None:

@@ -60,7 +60,7 @@ class LargeClass(list[int]):
     def __init__(self, size: int) -> None:
         super().__init__()
         self.size = size
-        self.used = 0
+        self.used = next(_ticks)
 
     def take(self) -> int:
         """A free address; IndexError if there is none."""
@@ -108,6 +108,7 @@ def _cut(size: int) -> int:
     """The next ``size`` bytes of the slab; what is left of a full slab is given up."""
     if _totals.slab + size > _totals.slab_end:
         base = _take_pages(_SLAB, _SLAB)
+        _totals.mapped -= _totals.slab_end - _totals.slab
         _totals.slab, _totals.slab_end = base, base + _SLAB
     pointer = _totals.slab
     _totals.slab += size
@@ -126,9 +127,6 @@ def _map(size: int) -> int:
         length += _HUGE
     pointer = start + next(_ticks) * 5 % 16 * 256
     _mappings[pointer] = (base, length)
-    large = free_lists[size]
-    assert isinstance(large, LargeClass)
-    large.used = next(_ticks)
     return pointer
 
 

@@ -99,7 +99,7 @@ def _find(lookup: Callable[[str], int | None], name: str) -> int:
 class Native:
     """Callable native functions (see ``native_ir``); each releases the GIL while it runs."""
 
-    worker: Callable[[int], None]
+    worker: Callable[[int, int], None]
     stop: Callable[[int], None]
     spin: Callable[[int], None]
     run_program: Callable[[int, bytes], None]
@@ -124,7 +124,7 @@ def native() -> Native:
         address = load_object(stored)
     pointer, size = ctypes.c_void_p, ctypes.c_int64
     return Native(
-        ctypes.CFUNCTYPE(None, pointer)(address("worker")),
+        ctypes.CFUNCTYPE(None, pointer, size)(address("worker")),
         ctypes.CFUNCTYPE(None, pointer)(address("stop")),
         ctypes.CFUNCTYPE(None, size)(address("spin")),
         ctypes.CFUNCTYPE(None, pointer, ctypes.c_char_p)(address("run_program")),

@@ -1,8 +1,8 @@
 """The native worker loop and program loop, as LLVM IR text.
 
-Output: :func:`runtime_ir`, a module exporting ``worker(pool)``, ``stop(pool)``, ``spin(count)`` and
-``run_program(plan, slots)``. It calls nothing outside itself but the addresses in the pool's
-record.
+Output: :func:`runtime_ir`, a module exporting ``worker(pool, number)``, ``stop(pool)``,
+``spin(count)`` and ``run_program(plan, slots)``. It calls nothing outside itself but the addresses
+in the pool's record.
 
 How a launch is shared: the pool's *ticket* holds an epoch (high half) and the tasks still to take
 (low half). The caller writes the job, then publishes a new ticket; anyone takes a task by
@@ -19,6 +19,7 @@ before it looks at the ticket once more, a caller publishes the ticket before it
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from lamella.runtime import os_host
@@ -31,7 +32,7 @@ __all__ = [
 # Words (8 bytes) of the pool's record; those that different threads write are 128 bytes apart.
 _TICKET: Final = 0
 _DONE: Final = 16
-_JOB: Final = 32  # function, arguments, extent, iterations a task, tasks
+_JOB: Final = 32  # see _WORDS
 POOL_WORKERS: Final = 48
 POOL_SPIN: Final = 49
 POOL_STOP: Final = 50
@@ -43,44 +44,19 @@ _WAITING: Final = 112
 POOL_WORDS: Final = 128
 
 PLAN_WORDS: Final = 6  # launches, their table, index table, times or null, pool, most arguments
-LAUNCH_WORDS: Final = 8  # function, extent, grain, arguments, first index, flags, two unused
+LAUNCH_WORDS: Final = 8  # function, extent, grain, arguments, first index, flags, scratch, copies
 
 _WORDS: Final = {
     "ticket": _TICKET, "done": _DONE, "fn": _JOB, "args": _JOB + 1, "extent": _JOB + 2,
-    "chunk": _JOB + 3, "tasks": _JOB + 4, "workers": POOL_WORKERS, "spin": POOL_SPIN,
-    "stop": POOL_STOP, "env": POOL_ENV, "busy": _BUSY, "sleepers": _SLEEPERS, "signal": _SIGNAL,
-    "waiting": _WAITING,
+    "chunk": _JOB + 3, "tasks": _JOB + 4, "count": _JOB + 5, "scratch": _JOB + 6,
+    "copies": _JOB + 7, "workers": POOL_WORKERS, "spin": POOL_SPIN, "stop": POOL_STOP,
+    "env": POOL_ENV, "busy": _BUSY, "sleepers": _SLEEPERS, "signal": _SIGNAL, "waiting": _WAITING,
 }  # fmt: skip
 
 _PAUSES: Final = {
     "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
     "aarch64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
 }
-
-
-def _words(*names: str) -> str:
-    """Pointers ``%p_NAME`` to words of the pool ``%s``."""
-    return "\n".join(f"  %p_{n} = getelementptr i64, ptr %s, i64 {_WORDS[n]}" for n in names)
-
-
-def runtime_ir(machine: str) -> str:
-    """The module's text for ``machine``: "x86_64", "aarch64", or another (spinning plainly).
-
-    >>> "define void @worker" in runtime_ir("aarch64")
-    True
-    """
-    declaration, pause = _PAUSES.get(machine, ("", 'call void asm sideeffect "", "~{memory}"()'))
-    parts = (
-        declaration,
-        os_host.NATIVE_IR,
-        _SPIN,
-        _tasks(),
-        _worker(),
-        _stop(),
-        _parallel(),
-        _run(),
-    )
-    return "\n".join(parts).replace("PAUSE", pause)
 
 
 _SPIN: Final = """
@@ -99,15 +75,39 @@ out:
 """
 
 
-def _tasks() -> str:
-    """``@take_tasks``: run tasks of the present job while any is left; how many it ran."""
-    return f"""
-define internal i64 @take_tasks(ptr %s) noinline {{
+# @run_task: a task by a participant other than the caller, with scratch memory of its own: the last
+# argument moves on by as many areas as the participant's number.
+_SCRATCH: Final = """
+define internal void @run_task(ptr %fn, ptr %args, i64 %count, i64 %offset, i64 %begin,
+                               i64 %end) noinline {
 entry:
-{_words("ticket", "fn", "args", "extent", "chunk", "tasks")}
+  %own = alloca i64, i64 %count, align 64
+  br label %copy
+copy:
+  %j = phi i64 [0, %entry], [%j1, %copy]
+  %p_from = getelementptr i64, ptr %args, i64 %j
+  %value = load i64, ptr %p_from
+  %p_to = getelementptr i64, ptr %own, i64 %j
+  store i64 %value, ptr %p_to
+  %j1 = add i64 %j, 1
+  %more = icmp slt i64 %j1, %count
+  br i1 %more, label %copy, label %move
+move:
+  %moved = add i64 %value, %offset
+  store i64 %moved, ptr %p_to
+  call void %fn(ptr %own, i64 %begin, i64 %end)
+  ret void
+}
+"""
+
+# @take_tasks: run tasks of the present job while any is left; how many it ran.
+_TASKS: Final = """
+define internal i64 @take_tasks(ptr %s, i64 %id) noinline {
+entry:
+  POINTERS ticket fn args extent chunk tasks count scratch copies
   br label %look
 look:
-  %count = phi i64 [0, %entry], [%count, %take], [%count1, %run]
+  %count = phi i64 [0, %entry], [%count, %swap], [%count1, %ran]
   %t = load atomic i64, ptr %p_ticket seq_cst, align 8
   %left = and i64 %t, 4294967295
   %none = icmp eq i64 %left, 0
@@ -118,9 +118,15 @@ take:
   %extent = load atomic i64, ptr %p_extent acquire, align 8
   %chunk = load atomic i64, ptr %p_chunk acquire, align 8
   %tasks = load atomic i64, ptr %p_tasks acquire, align 8
+  %nargs = load atomic i64, ptr %p_count acquire, align 8
+  %scratch = load atomic i64, ptr %p_scratch acquire, align 8
+  %copies = load atomic i64, ptr %p_copies acquire, align 8
+  %entitled = icmp slt i64 %id, %copies
+  br i1 %entitled, label %swap, label %out
+swap:
   %t1 = sub i64 %t, 1
-  %swap = cmpxchg ptr %p_ticket, i64 %t, i64 %t1 seq_cst seq_cst, align 8
-  %ok = extractvalue {{ i64, i1 }} %swap, 1
+  %swapped = cmpxchg ptr %p_ticket, i64 %t, i64 %t1 seq_cst seq_cst, align 8
+  %ok = extractvalue { i64, i1 } %swapped, 1
   br i1 %ok, label %run, label %look
 run:
   %task = sub i64 %tasks, %left
@@ -128,21 +134,29 @@ run:
   %stop = add i64 %begin, %chunk
   %short = icmp slt i64 %stop, %extent
   %end = select i1 %short, i64 %stop, i64 %extent
+  %offset = mul i64 %scratch, %id
+  %plain = icmp eq i64 %offset, 0
+  br i1 %plain, label %direct, label %private
+direct:
   call void %fn(ptr %args, i64 %begin, i64 %end)
+  br label %ran
+private:
+  call void @run_task(ptr %fn, ptr %args, i64 %nargs, i64 %offset, i64 %begin, i64 %end)
+  br label %ran
+ran:
   %count1 = add i64 %count, 1
   br label %look
 out:
   ret i64 %count
-}}
+}
 """
 
 
-def _worker() -> str:
-    """``@worker``: wait for work, spinning and then asleep, until told to stop."""
-    return f"""
-define void @worker(ptr %s) {{
+# @worker: wait for work, spinning and then asleep, until told to stop.
+_WORKER: Final = """
+define void @worker(ptr %s, i64 %id) {
 entry:
-{_words("ticket", "done", "stop", "spin", "sleepers", "signal", "waiting", "env")}
+  POINTERS ticket done stop spin sleepers signal waiting env
   br label %wait
 wait:
   %k = phi i64 [0, %entry], [%k1, %pause], [0, %work], [0, %report], [0, %wake], [0, %awake]
@@ -151,7 +165,7 @@ wait:
   %any = icmp ne i64 %left, 0
   br i1 %any, label %work, label %idle
 work:
-  %count = call i64 @take_tasks(ptr %s)
+  %count = call i64 @take_tasks(ptr %s, i64 %id)
   %some = icmp ne i64 %count, 0
   br i1 %some, label %report, label %wait
 report:
@@ -192,35 +206,36 @@ awake:
   br label %wait
 out:
   ret void
-}}
+}
 """
 
 
-def _stop() -> str:
-    """``@stop``: have every worker leave its loop, asleep or not."""
-    return f"""
-define void @stop(ptr %s) {{
-{_words("stop", "signal", "env")}
+# @stop: have every worker leave its loop, asleep or not.
+_STOP: Final = """
+define void @stop(ptr %s) {
+  POINTERS stop signal env
   store atomic i64 1, ptr %p_stop seq_cst, align 8
   %g = atomicrmw add ptr %p_signal, i32 1 seq_cst, align 4
   call void @os_wake(ptr %p_env, ptr %p_signal, i32 2147483647)
   ret void
-}}
+}
 """
 
 
-def _parallel() -> str:
-    """``@parallel``: publish a job, take part in it, and return when all of it is done."""
-    return f"""
+# @parallel: publish a job, take part in it, and return when all of it is done.
+_PARALLEL: Final = """
 define internal void @parallel(ptr %s, ptr %fn, ptr %args, i64 %extent, i64 %chunk,
-                               i64 %tasks) noinline {{
+                               i64 %tasks, i64 %count, i64 %scratch, i64 %copies) noinline {
 entry:
-{_words(*_WORDS)}
+  POINTERS ALL
   store atomic ptr %fn, ptr %p_fn release, align 8
   store atomic ptr %args, ptr %p_args release, align 8
   store atomic i64 %extent, ptr %p_extent release, align 8
   store atomic i64 %chunk, ptr %p_chunk release, align 8
   store atomic i64 %tasks, ptr %p_tasks release, align 8
+  store atomic i64 %count, ptr %p_count release, align 8
+  store atomic i64 %scratch, ptr %p_scratch release, align 8
+  store atomic i64 %copies, ptr %p_copies release, align 8
   store atomic i64 0, ptr %p_done release, align 8
   %t = load atomic i64, ptr %p_ticket monotonic, align 8
   %epoch = and i64 %t, -4294967296
@@ -239,7 +254,7 @@ call:
   call void @os_wake(ptr %p_env, ptr %p_signal, i32 %m32)
   br label %work
 work:
-  %own = call i64 @take_tasks(ptr %s)
+  %own = call i64 @take_tasks(ptr %s, i64 0)
   %rest = sub i64 %tasks, %own
   %limit = load atomic i64, ptr %p_spin monotonic, align 8
   br label %join
@@ -271,14 +286,13 @@ awake:
   br label %out
 out:
   ret void
-}}
+}
 """
 
 
-def _run() -> str:
-    """``@run_program``: every launch of a plan, in order, alone or on the pool."""
-    return f"""
-define void @run_program(ptr %plan, ptr %slots) {{
+# @run_program: every launch of a plan, in order, alone or on the pool.
+_RUN: Final = """
+define void @run_program(ptr %plan, ptr %slots) {
 entry:
   %launches = load i64, ptr %plan
   %p_table = getelementptr i64, ptr %plan, i64 1
@@ -293,7 +307,7 @@ entry:
   %most = load i64, ptr %p_most
   %args = alloca i64, i64 %most, align 64
   %timed = icmp ne ptr %times, null
-{_words("workers", "busy", "env")}
+  POINTERS workers busy env
   br label %next
 next:
   %i = phi i64 [0, %entry], [%i1, %done], [%i1, %stamp]
@@ -301,7 +315,7 @@ next:
   br i1 %finished, label %out, label %launch
 launch:
   %i1 = add i64 %i, 1
-  %at = mul i64 %i, {LAUNCH_WORDS}
+  %at = mul i64 %i, LAUNCH_WORDS
   %row = getelementptr i64, ptr %table, i64 %at
   %fn = load ptr, ptr %row
   %p_extent = getelementptr i64, ptr %row, i64 1
@@ -314,6 +328,10 @@ launch:
   %first = load i64, ptr %p_first
   %p_flags = getelementptr i64, ptr %row, i64 5
   %flags = load i64, ptr %p_flags
+  %p_scratch = getelementptr i64, ptr %row, i64 6
+  %scratch = load i64, ptr %p_scratch
+  %p_copies = getelementptr i64, ptr %row, i64 7
+  %copies0 = load i64, ptr %p_copies
   %which = getelementptr i64, ptr %index, i64 %first
   %bare = icmp eq i64 %count, 0
   br i1 %bare, label %sizes, label %copy
@@ -344,10 +362,17 @@ variable:
   %p_g = getelementptr i64, ptr %slots, i64 %g_slot
   %g_value = load i64, ptr %p_g
   %grain1 = select i1 %grain_in_slot, i64 %g_value, i64 %grain0
+  %f4 = and i64 %flags, 4
+  %copies_in_slot = icmp ne i64 %f4, 0
+  %c_slot = select i1 %copies_in_slot, i64 %copies0, i64 0
+  %p_c = getelementptr i64, ptr %slots, i64 %c_slot
+  %c_value = load i64, ptr %p_c
+  %copies1 = select i1 %copies_in_slot, i64 %c_value, i64 %copies0
   br label %clock
 clock:
   %extent = phi i64 [%extent0, %sizes], [%extent1, %variable]
   %grain = phi i64 [%grain0, %sizes], [%grain1, %variable]
+  %copies = phi i64 [%copies0, %sizes], [%copies1, %variable]
   br i1 %timed, label %start, label %choose
 start:
   %begun = call i64 @os_clock(ptr %p_env)
@@ -363,7 +388,7 @@ choose:
   br i1 %shared, label %try, label %alone
 try:
   %claim = cmpxchg ptr %p_busy, i64 0, i64 1 acquire monotonic, align 8
-  %mine = extractvalue {{ i64, i1 }} %claim, 1
+  %mine = extractvalue { i64, i1 } %claim, 1
   br i1 %mine, label %share, label %alone
 share:
   %grains0 = sub i64 %extent, 1
@@ -384,7 +409,8 @@ coarser:
 split:
   %chunk = phi i64 [%grain, %share], [%wide, %coarser]
   %tasks = phi i64 [%grains, %share], [%tasks1, %coarser]
-  call void @parallel(ptr %s, ptr %fn, ptr %args, i64 %extent, i64 %chunk, i64 %tasks)
+  call void @parallel(ptr %s, ptr %fn, ptr %args, i64 %extent, i64 %chunk, i64 %tasks,
+                      i64 %count, i64 %scratch, i64 %copies)
   store atomic i64 0, ptr %p_busy release, align 8
   br label %done
 alone:
@@ -402,5 +428,24 @@ stamp:
   br label %next
 out:
   ret void
-}}
+}
 """
+
+
+def _pointers(match: re.Match[str]) -> str:
+    """Pointers ``%p_NAME`` to words of the pool ``%s``, for a line ``POINTERS name ...``."""
+    names = _WORDS if match[1] == "ALL" else match[1].split()
+    return "\n".join(f"  %p_{n} = getelementptr i64, ptr %s, i64 {_WORDS[n]}" for n in names)
+
+
+def runtime_ir(machine: str) -> str:
+    """The module's text for ``machine``: "x86_64", "aarch64", or another (spinning plainly).
+
+    >>> "define void @worker" in runtime_ir("aarch64")
+    True
+    """
+    declaration, pause = _PAUSES.get(machine, ("", 'call void asm sideeffect "", "~{memory}"()'))
+    parts = (declaration, os_host.NATIVE_IR, _SPIN, _SCRATCH, _TASKS, _WORKER, _STOP, _PARALLEL)
+    text = "\n".join((*parts, _RUN)).replace("PAUSE", pause)
+    text = text.replace("LAUNCH_WORDS", str(LAUNCH_WORDS))
+    return re.sub(r"^  POINTERS (.*)$", _pointers, text, flags=re.MULTILINE)

@@ -94,7 +94,7 @@ def start_pool() -> None:
             run = native().worker
             for i in range(wanted):
                 thread = threading.Thread(
-                    target=run, args=(POOL,), name=f"lamella-worker-{i}", daemon=True
+                    target=run, args=(POOL, i + 1), name=f"lamella-worker-{i}", daemon=True
                 )
                 thread.start()
                 pool.workers.append(thread)

@@ -93,6 +93,33 @@ body:
 out:
   ret void
 }
+define void @staged(ptr %a, i64 %b, i64 %e) {
+entry:
+  %p = load ptr, ptr %a
+  %q = getelementptr i64, ptr %a, i64 1
+  %s = load ptr, ptr %q
+  br label %head
+head:
+  %i = phi i64 [%b, %entry], [%i1, %next]
+  %c = icmp slt i64 %i, %e
+  br i1 %c, label %body, label %out
+body:
+  store volatile i64 %i, ptr %s
+  br label %inner
+inner:
+  %k = phi i64 [0, %body], [%k1, %inner]
+  %v = load volatile i64, ptr %s
+  %k1 = add i64 %k, 1
+  %m = icmp slt i64 %k1, 300
+  br i1 %m, label %inner, label %next
+next:
+  %y = getelementptr i64, ptr %p, i64 %i
+  store i64 %v, ptr %y
+  %i1 = add i64 %i, 1
+  br label %head
+out:
+  ret void
+}
 define void @arguments(ptr %a, i64 %b, i64 %e) {
   %p = load ptr, ptr %a
   %q1 = getelementptr i64, ptr %a, i64 1
@@ -115,6 +142,7 @@ def kernels() -> Callable[[str], int]:
 
     ``add`` (pointer, step), ``double_into_next`` (from, to), ``work`` (pointer, rounds), ``where``
     (pointer: writes an address of the running thread's stack), ``arguments`` (pointer, x, y:
-    writes x, y and the end of its range).
+    writes x, y and the end of its range), ``staged`` (pointer, scratch: writes each index by way
+    of scratch memory).
     """
     return load_object(compile_ir_text(_TEXT))

@@ -68,6 +68,21 @@ def test_extent_and_grain_may_come_from_slots(threads: int) -> None:
     assert data.sum() == 300
 
 
+@pytest.mark.parametrize("copies", [1, 2, 5, SlotValue(2)])
+def test_scratch_memory_is_private_to_each_thread(threads: int, copies: int | SlotValue) -> None:
+    areas = threads if isinstance(copies, SlotValue) else copies
+    data, scratch = np.zeros(4000, np.int64), np.zeros(16 * areas + 16, np.int64)
+    scratch[16 * areas :] = -7
+    launch = Launch(kernels()("staged"), 4000, (0, 1), 10, scratch=128, copies=copies)
+    plan = Plan([launch], 3)
+    for _ in range(20):
+        data[:] = 0
+        plan.run([data.ctypes.data, scratch.ctypes.data, areas])
+        assert (data == np.arange(4000)).all()
+    assert (scratch[16 * areas :] == -7).all()
+    assert all((scratch[16 * i + 1 : 16 * i + 16] == 0).all() for i in range(areas))
+
+
 def test_packed_slots() -> None:
     data = np.zeros(4, np.int64)
     plan = Plan([Launch(kernels()("add"), 4, (0, 1))], 2)
@@ -92,6 +107,8 @@ def test_bad_launches_are_refused() -> None:
     ):
         with pytest.raises(CompilerError, match="launch k names the slots"):
             Plan([launch], 2)
+    with pytest.raises(CompilerError, match="100 bytes of scratch memory, not a multiple of 64"):
+        Plan([Launch(kernels()("add"), 1, (0,), scratch=100)], 1)
     with pytest.raises(CompilerError, match="has no function"):
         Plan([Launch(0, 1, ())], 0)
 
