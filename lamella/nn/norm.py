@@ -1,0 +1,232 @@
+"""Normalisation layers; the formulas are in :mod:`lamella.nn.functional.norm`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import lamella as lm
+from lamella.errors import OptionError
+from lamella.nn import functional as F
+from lamella.nn.functional.support import check_rank
+from lamella.nn.module import Module
+from lamella.nn.parameter import Parameter
+from lamella.tensor.tensor import Tensor
+
+__all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "GroupNorm", "LayerNorm", "RMSNorm"]
+
+
+class _BatchNorm(Module):
+    """Normalise each channel, in training with the batch's statistics, which the running ones follow.
+
+    ``momentum`` is the share of the batch in the running statistics; None averages all batches equally.
+    """
+
+    ranks: ClassVar[tuple[int, ...]]
+    layout: ClassVar[str]
+    weight: Parameter | None
+    bias: Parameter | None
+    running_mean: Tensor | None
+    running_var: Tensor | None
+    num_batches_tracked: Tensor | None
+
+    def __init__(
+        self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
+        track_running_stats: bool = True, dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.num_features = num_features
+        self.eps = eps
+        self.momentum = momentum
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+        dtype = dtype or lm.float32
+        self.register_parameter(
+            "weight", Parameter(lm.ones(num_features, dtype=dtype)) if affine else None
+        )
+        self.register_parameter(
+            "bias", Parameter(lm.zeros(num_features, dtype=dtype)) if affine else None
+        )
+        kept = track_running_stats
+        self.register_buffer("running_mean", lm.zeros(num_features, dtype=dtype) if kept else None)
+        self.register_buffer("running_var", lm.ones(num_features, dtype=dtype) if kept else None)
+        self.register_buffer("num_batches_tracked", lm.zeros((), dtype=lm.int64) if kept else None)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``x`` normalised."""
+        check_rank(type(self).__name__, x, self.ranks, self.layout)
+        momentum: Any = self.momentum
+        if self.training and self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+            if momentum is None:
+                momentum = 1 / self.num_batches_tracked.astype(x.dtype)
+        return F.batch_norm(
+            x,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            self.training,
+            momentum,
+            self.eps,
+        )
+
+    def extra_repr(self) -> str:
+        """The options, as PyTorch shows them."""
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"track_running_stats={self.track_running_stats}"
+        )
+
+
+class BatchNorm1d(_BatchNorm):
+    """Batch normalisation of ``(N, C)`` or ``(N, C, L)``.
+
+    >>> BatchNorm1d(3)(lm.ones((2, 3))).shape
+    (2, 3)
+    """
+
+    ranks = (2, 3)
+    layout = "(N, C) or (N, C, L)"
+
+
+class BatchNorm2d(_BatchNorm):
+    """Batch normalisation of ``(N, C, H, W)``.
+
+    >>> BatchNorm2d(3)(lm.ones((2, 3, 4, 4))).shape
+    (2, 3, 4, 4)
+    """
+
+    ranks = (4,)
+    layout = "(N, C, H, W)"
+
+
+class BatchNorm3d(_BatchNorm):
+    """Batch normalisation of ``(N, C, D, H, W)``.
+
+    >>> BatchNorm3d(3)(lm.ones((2, 3, 2, 2, 2))).shape
+    (2, 3, 2, 2, 2)
+    """
+
+    ranks = (5,)
+    layout = "(N, C, D, H, W)"
+
+
+class LayerNorm(Module):
+    """Normalise over the last axes, then scale and shift each element.
+
+    >>> LayerNorm(4)(lm.ones((2, 4))).shape
+    (2, 4)
+    """
+
+    weight: Parameter | None
+    bias: Parameter | None
+
+    def __init__(
+        self, normalized_shape: int | Sequence[int], eps: float = 1e-5, elementwise_affine: bool = True,
+        bias: bool = True, dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.normalized_shape = (
+            (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        )
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        dtype = dtype or lm.float32
+        scale = (
+            Parameter(lm.ones(self.normalized_shape, dtype=dtype)) if elementwise_affine else None
+        )
+        shift = (
+            Parameter(lm.zeros(self.normalized_shape, dtype=dtype))
+            if elementwise_affine and bias
+            else None
+        )
+        self.register_parameter("weight", scale)
+        self.register_parameter("bias", shift)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``x`` normalised."""
+        return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        """The options, as PyTorch shows them."""
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+        )
+
+
+class RMSNorm(Module):
+    """Divide by the root mean square of the last axes, then scale each element.
+
+    >>> RMSNorm(4)(lm.ones((2, 4))).shape
+    (2, 4)
+    """
+
+    weight: Parameter | None
+
+    def __init__(
+        self, normalized_shape: int | Sequence[int], eps: float | None = None, elementwise_affine: bool = True,
+        dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.normalized_shape = (
+            (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        )
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        ones = lm.ones(self.normalized_shape, dtype=dtype or lm.float32)
+        self.register_parameter("weight", Parameter(ones) if elementwise_affine else None)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``x`` normalised."""
+        return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        """The options, as PyTorch shows them."""
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+        )
+
+
+class GroupNorm(Module):
+    """Normalise each group of channels of one example, then scale and shift each channel.
+
+    >>> GroupNorm(2, 4)(lm.ones((1, 4, 3))).shape
+    (1, 4, 3)
+    """
+
+    weight: Parameter | None
+    bias: Parameter | None
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if num_groups < 1 or num_channels % num_groups:
+            raise OptionError(
+                f"[GroupNorm] num_channels={num_channels} is no multiple of num_groups={num_groups}; give a divisor"
+            )
+        self.num_groups = num_groups
+        self.num_channels = num_channels
+        self.eps = eps
+        self.affine = affine
+        dtype = dtype or lm.float32
+        self.register_parameter(
+            "weight", Parameter(lm.ones(num_channels, dtype=dtype)) if affine else None
+        )
+        self.register_parameter(
+            "bias", Parameter(lm.zeros(num_channels, dtype=dtype)) if affine else None
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``x`` normalised."""
+        return F.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        """The options, as PyTorch shows them."""
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"

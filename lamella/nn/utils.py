@@ -1,0 +1,101 @@
+"""Functions on the parameters of a model: gradient clipping, and parameters as one vector."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import lamella as lm
+from lamella.errors import ShapeError
+from lamella.tensor.tensor import Tensor
+
+__all__ = ["clip_grad_norm_", "clip_grad_value_", "parameters_to_vector", "vector_to_parameters"]
+
+
+def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[tuple[Tensor, Tensor]]:
+    given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    return [(parameter, parameter.grad) for parameter in given if parameter.grad is not None]
+
+
+def clip_grad_norm_(
+    parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0
+) -> Tensor:
+    """Scale all gradients together so that their joint norm is at most ``max_norm``.
+
+    Args:
+        parameters: tensors whose ``.grad`` is scaled in place.
+        max_norm: the largest norm allowed.
+        norm_type: the exponent; ``inf`` for the largest absolute value.
+
+    Returns:
+        the norm before scaling, 0-d.
+
+    >>> p = lm.tensor([3.0, 4.0], requires_grad=True)
+    >>> (p * lm.asarray([3.0, 4.0])).sum().backward()
+    >>> clip_grad_norm_([p], 1.0).item()
+    5.0
+    """
+    pairs = _gradients(parameters)
+    if not pairs:
+        return lm.zeros(())
+    with lm.no_grad():
+        norms = lm.stack([_norm(gradient, norm_type) for _, gradient in pairs])
+        total = norms.max() if math.isinf(norm_type) else _norm(norms, norm_type)
+        factor = lm.minimum(max_norm / (total + 1e-6), 1.0)
+        for parameter, gradient in pairs:
+            parameter.grad = gradient * factor.astype(gradient.dtype)
+    return total
+
+
+def _norm(x: Tensor, norm_type: float) -> Tensor:
+    x = x.astype(lm.float32) if x.dtype.bits < 32 else x
+    if math.isinf(norm_type):
+        return abs(x).max()
+    if norm_type == 2:
+        return lm.sqrt((x * x).sum())
+    return (abs(x) ** norm_type).sum() ** (1 / norm_type)
+
+
+def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
+    """Limit every element of the gradients to ``[-clip_value, clip_value]``.
+
+    >>> p = lm.tensor([3.0], requires_grad=True)
+    >>> (p * 9.0).sum().backward()
+    >>> clip_grad_value_([p], 1.0); p.grad.tolist()
+    [1.0]
+    """
+    with lm.no_grad():
+        for parameter, gradient in _gradients(parameters):
+            parameter.grad = lm.minimum(lm.maximum(gradient, -clip_value), clip_value)
+
+
+def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
+    """All elements of the parameters as one vector.
+
+    >>> parameters_to_vector([lm.ones((1, 2)), lm.zeros(1)]).tolist()
+    [1.0, 1.0, 0.0]
+    """
+    return lm.concat([parameter.reshape(-1) for parameter in parameters])
+
+
+def vector_to_parameters(vector: Tensor, parameters: Iterable[Tensor]) -> None:
+    """Write the elements of ``vector`` into the parameters, in place.
+
+    Raises:
+        ShapeError: if the numbers of elements differ.
+
+    >>> p = lm.zeros((1, 2))
+    >>> vector_to_parameters(lm.asarray([1.0, 2.0]), [p]); p.tolist()
+    [[1.0, 2.0]]
+    """
+    given = list(parameters)
+    needed = sum(math.prod(parameter.shape) for parameter in given)
+    if vector.ndim != 1 or vector.shape[0] != needed:
+        raise ShapeError(
+            f"[vector_to_parameters] a vector of shape {tuple(vector.shape)} for {needed} elements; they must agree"
+        )
+    place = 0
+    for parameter in given:
+        count = math.prod(parameter.shape)
+        parameter.data = vector[place : place + count].reshape(parameter.shape).detach()
+        place += count

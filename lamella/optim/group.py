@@ -1,0 +1,103 @@
+"""Hyper-parameters that may change between the calls of a compiled step without a retrace.
+
+A :class:`ParamGroup` reads like PyTorch's dict. Each number in it (also inside tuples) is kept a second time as a 0-d
+float64 tensor, which is what an update computes with: inside ``jit`` it is state like a parameter. What cannot be a
+tensor (flags, None, and whether a number is zero, which decides what is computed) counts as a change of structure:
+it bumps ``lamella.nn.module.epoch``, which makes traced functions look again.
+
+Invariant: ``group.number(name)`` equals ``group[name]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import lamella as lm
+from lamella.errors import TraceError
+from lamella.nn.module import bump
+from lamella.ops.leaf import scalar
+from lamella.tensor.core import wrap
+from lamella.tensor.pending import current_trace
+from lamella.tensor.tensor import Tensor
+
+__all__ = ["ParamGroup"]
+
+Number = int | float
+
+
+class ParamGroup(dict[str, Any]):
+    """The parameters and options of one group of an optimiser."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._handles: dict[str, Tensor | tuple[Tensor, ...]] = {}
+        for name, value in options.items():
+            self[name] = value
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        old = self.get(name, self)
+        if _is_numeric(value):
+            self._hold(name, value)
+            changed = not _is_numeric(old) or _pattern(old) != _pattern(value)
+        else:
+            self._handles.pop(name, None)
+            changed = old is not value
+        super().__setitem__(name, value)
+        if changed:
+            bump()
+
+    def update(self, *others: Any, **options: Any) -> None:
+        """Set several options."""
+        for name, value in dict(*others, **options).items():
+            self[name] = value
+
+    def setdefault(self, name: str, default: Any = None) -> Any:
+        """The option, after setting it if it was missing."""
+        if name not in self:
+            self[name] = default
+        return self[name]
+
+    def number(self, name: str) -> Any:
+        """The 0-d float64 tensor (or tuple of them) that holds the option ``name``.
+
+        >>> ParamGroup({"lr": 0.5}).number("lr").item()
+        0.5
+        """
+        return self._handles[name]
+
+    def _hold(self, name: str, value: Any) -> None:
+        if current_trace() is not None:
+            raise TraceError(
+                f"[optim] param_groups[...][{name!r}] was set inside a function being transformed, where its value "
+                "would be frozen; set it between calls, which needs no retrace"
+            )
+        values = value if isinstance(value, tuple) else (value,)
+        held = self._handles.get(name)
+        handles = held if isinstance(held, tuple) else (held,)
+        if held is None or len(handles) != len(values):
+            handles = tuple(wrap(scalar(0.0, lm.float64)) for _ in values)
+            self._handles[name] = handles if isinstance(value, tuple) else handles[0]
+        for handle, number in zip(handles, values, strict=True):
+            if isinstance(number, Tensor):
+                handle.rebind(number.detach().astype(lm.float64).node)  # type: ignore[union-attr]
+            else:
+                handle.rebind(scalar(float(number), lm.float64))  # type: ignore[union-attr]
+
+
+def _is_number(value: object) -> bool:
+    return (isinstance(value, (int, float)) and not isinstance(value, bool)) or (
+        isinstance(value, Tensor) and value.ndim == 0
+    )
+
+
+def _is_numeric(value: object) -> bool:
+    return _is_number(value) or (
+        isinstance(value, tuple) and len(value) > 0 and all(_is_number(item) for item in value)
+    )
+
+
+def _pattern(value: Any) -> tuple[bool, ...]:
+    """Which numbers are zero; a tensor counts as other than zero."""
+    values = value if isinstance(value, tuple) else (value,)
+    return tuple(isinstance(item, Tensor) or item != 0 for item in values)

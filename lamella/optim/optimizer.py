@@ -1,0 +1,225 @@
+"""The base of optimisers: parameter groups, state, and the step that rebinds parameters.
+
+A subclass names its state and computes one parameter's update. All state exists from the start (zeros), so the first
+call of a step computes the same program as every later one. The number of steps is a tensor per group, so a compiled
+step counts on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import lamella as lm
+from lamella.errors import OptionError, ShapeError, did_you_mean
+from lamella.optim.group import ParamGroup
+from lamella.tensor import pending
+from lamella.tensor.tensor import Tensor
+
+__all__ = ["Optimizer"]
+
+Parameters = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[Mapping[str, Any]]
+
+
+class Optimizer:
+    """Updates parameters from their gradients.
+
+    Args:
+        params: tensors, named tensors (``model.named_parameters()``), or dicts with ``"params"`` and options that
+            differ from the defaults.
+        defaults: every option and its value.
+
+    Raises:
+        OptionError: for no parameters, an unknown option in a dict, or a parameter given twice.
+    """
+
+    state_names: tuple[str, ...] = ()
+
+    def __init__(self, params: Parameters, defaults: dict[str, Any]) -> None:
+        self.defaults = defaults
+        self.param_groups: list[ParamGroup] = []
+        self.state: dict[Tensor, dict[str, Tensor]] = {}
+        self._steps: list[Tensor] = []
+        given = list(params) if not isinstance(params, Tensor) else [params]
+        if not given:
+            raise OptionError(
+                f"[{type(self).__name__}] got no parameters; pass model.parameters() (a generator serves only once)"
+            )
+        groups = given if isinstance(given[0], Mapping) else [{"params": given}]
+        for group in groups:
+            self.add_param_group(group)  # type: ignore[arg-type]
+
+    def add_param_group(self, group: Mapping[str, Any]) -> None:
+        """Train more parameters, with options of their own.
+
+        Raises:
+            OptionError: for an unknown option, or a parameter that is trained already.
+        """
+        name = type(self).__name__
+        options = dict(group)
+        held = options.pop("params", [])
+        tensors = (
+            [held]
+            if isinstance(held, Tensor)
+            else [p[1] if isinstance(p, tuple) else p for p in held]
+        )
+        for option in options:
+            if option not in self.defaults:
+                raise OptionError(
+                    f"[{name}] unknown option {option!r}; {did_you_mean(option, self.defaults)}"
+                )
+        if len({id(p) for p in tensors}) < len(tensors) or any(p in self.state for p in tensors):
+            raise OptionError(
+                f"[{name}] a parameter is given twice, and would be updated twice; give each one once"
+            )
+        for parameter in tensors:
+            if not isinstance(parameter, Tensor):
+                raise OptionError(
+                    f"[{name}] {type(parameter).__name__} is no parameter; pass tensors or dicts of them"
+                )
+            self.state[parameter] = {
+                state: lm.zeros(parameter.shape, dtype=parameter.dtype)
+                for state in self._kept(options)
+            }
+        made = ParamGroup({**self.defaults, **options})
+        made["params"] = tensors
+        self.param_groups.append(made)
+        self._steps.append(lm.zeros((), dtype=lm.int64))
+
+    def _kept(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The names of the state that a group with these options needs."""
+        return self.state_names
+
+    def _prepare(self, group: ParamGroup, step: Tensor) -> Any:
+        """What all updates of a group share; ``step`` counts this one (int64, from 1)."""
+        raise NotImplementedError
+
+    def _update(
+        self,
+        parameter: Tensor,
+        gradient: Tensor,
+        state: dict[str, Tensor],
+        group: ParamGroup,
+        shared: Any,
+    ) -> Tensor:
+        """The parameter's new value; rebinds the tensors in ``state``."""
+        raise NotImplementedError
+
+    def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor | None:
+        """Update every parameter that has a gradient; outside transformed functions, compute it now.
+
+        Args:
+            closure: computes the loss again, with its gradients, before the update.
+
+        Returns:
+            the closure's loss.
+        """
+        loss = None
+        if closure is not None:
+            with lm.enable_grad():
+                loss = closure()
+        with lm.no_grad():
+            for group, counter in zip(self.param_groups, self._steps, strict=True):
+                trained = [(p, p.grad) for p in group["params"] if p.grad is not None]
+                if not trained:
+                    continue
+                counter.add_(1)
+                shared = self._prepare(group, counter)
+                for parameter, gradient in trained:
+                    signed = -gradient if group.get("maximize") else gradient
+                    value = self._update(parameter, signed, self.state[parameter], group, shared)
+                    parameter.rebind(value.astype(parameter.dtype).node)
+        if pending.current_trace() is None:
+            pending.flush()
+        return loss
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients (or set them to zero)."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if set_to_none:
+                    parameter.grad = None
+                elif parameter.grad is not None:
+                    parameter.grad = lm.zeros(parameter.shape, dtype=parameter.dtype)
+
+    def state_dict(self) -> dict[str, Any]:
+        """State by parameter number, and groups with parameter numbers, in PyTorch's form."""
+        numbers = {
+            p: i for i, p in enumerate(p for group in self.param_groups for p in group["params"])
+        }
+        state = {}
+        for group, counter in zip(self.param_groups, self._steps, strict=True):
+            for p in group["params"]:
+                held = {name: value.detach() for name, value in self.state[p].items()}
+                state[numbers[p]] = {"step": counter.detach(), **held}
+        groups = [
+            {**group, "params": [numbers[p] for p in group["params"]]}
+            for group in self.param_groups
+        ]
+        return {"state": state, "param_groups": groups}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Continue from a state that :meth:`state_dict` gave; nothing changes when an error is raised.
+
+        Raises:
+            OptionError: if groups or parameters are more or fewer.
+            ShapeError: if a state tensor's shape differs.
+        """
+        groups = state_dict["param_groups"]
+        here = [len(group["params"]) for group in self.param_groups]
+        there = [len(group["params"]) for group in groups]
+        if here != there:
+            raise OptionError(
+                f"[load_state_dict] groups of {there} parameters there, of {here} here; "
+                "build the optimiser over the same model first"
+            )
+        loaded: list[tuple[Tensor, Tensor]] = []
+        for group, saved, counter in zip(self.param_groups, groups, self._steps, strict=True):
+            for number, parameter in zip(saved["params"], group["params"], strict=True):
+                entry = state_dict["state"].get(number, {})
+                loaded += [
+                    (mine, entry[name])
+                    for name, mine in self.state[parameter].items()
+                    if name in entry
+                ]
+                if "step" in entry:
+                    loaded.append((counter, entry["step"]))
+        checked = [(mine, self._fitting(mine, value)) for mine, value in loaded]
+        for mine, value in checked:
+            mine.rebind(value.node)
+        for group, saved in zip(self.param_groups, groups, strict=True):
+            group.update({name: value for name, value in saved.items() if name in self.defaults})
+
+    def _fitting(self, mine: Tensor, value: Any) -> Tensor:
+        found = lm.asarray(value).detach()
+        if tuple(found.shape) != tuple(mine.shape):
+            raise ShapeError(
+                f"[load_state_dict] state of shape {tuple(found.shape)} for one of {tuple(mine.shape)}; "
+                "build the optimiser over the same model first"
+            )
+        return found.astype(mine.dtype)
+
+    def __repr__(self) -> str:
+        lines = [f"{type(self).__name__} ("]
+        for number, group in enumerate(self.param_groups):
+            lines.append(f"Parameter Group {number}")
+            lines += [f"    {name}: {value}" for name, value in group.items() if name != "params"]
+        return "\n".join([*lines, ")"])
+
+
+def check_number(
+    op: str, name: str, value: Any, low: float = 0.0, below: float | None = None
+) -> None:
+    """Raise OptionError unless ``low <= value`` (and ``value < below``); tensors are taken as they are.
+
+    >>> check_number("SGD", "lr", 0.1)
+    """
+    if isinstance(value, Tensor):
+        return
+    if (
+        not isinstance(value, (int, float))
+        or not value >= low
+        or (below is not None and not value < below)
+    ):
+        limits = f">= {low:g}" + (f" and < {below:g}" if below is not None else "")
+        raise OptionError(f"[{op}] {name}={value!r} is no number {limits}; give one")
