@@ -24,7 +24,7 @@ from lamella.ops.families import Multilinear, accumulator, check_fits, to_shape
 from lamella.ops.movement import permute, reshape
 from lamella.ops.validate import require_same_dtype
 
-__all__ = ["Contract", "Contraction", "contract", "matmul"]
+__all__ = ["Contract", "Contraction", "contract", "matmul", "result_dtype"]
 
 Labels = tuple[int, ...]
 

@@ -97,8 +97,8 @@ class RandomBits(Primitive):
         inner = shape[lead:]
         ones = (1,) * len(inner)
         count = np.arange(int(np.prod(inner, dtype=np.int64))).reshape(inner)
-        counter = (offset.reshape(*offset.shape, *ones) + count).astype(np.uint64)
-        words = (key[..., w].reshape(*key.shape[:-1], *ones) for w in (0, 1))
+        counter = (offset.reshape((*offset.shape, *ones)) + count).astype(np.uint64)
+        words = (key[..., w].reshape((*key.shape[:-1], *ones)) for w in (0, 1))
         high, low = threefry(
             (next(words), next(words)),
             ((counter >> np.uint64(32)).astype(np.uint32), counter.astype(np.uint32)),

@@ -38,7 +38,7 @@ from lamella.ops.movement import permute, reshape, zeros
 from lamella.ops.site import user_site
 from lamella.ops.validate import require_same_dtype
 
-__all__ = ["Scatter", "put_along_axis", "scatter", "scatter_nd"]
+__all__ = ["MODES", "Scatter", "put_along_axis", "scatter", "scatter_nd"]
 
 Mode = Literal["set", "add", "max", "min"]
 MODES: tuple[Mode, ...] = ("set", "add", "max", "min")

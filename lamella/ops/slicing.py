@@ -75,6 +75,14 @@ class Slice(Movement):
                 lambda x, a=starts, n=sizes, s=strides: slice(x, a, n, s),
                 dtypes.ALL,
             )
+        yield Sample(
+            ((4, 7), (), ()),
+            lambda x, i, j: slice(x, (i, j), (2, 3), (-1, 2)),
+            dtypes.ALL,
+            input_dtypes=(None, dtypes.int64, dtypes.int64),
+            draw=_draw_starts,
+            note="starts known at run time",
+        )
 
 
 # shape, starts, sizes, strides
@@ -87,6 +95,13 @@ _CASES: tuple[tuple[tuple[int, ...], ...], ...] = (
     ((3, 4), (1, 4), (1, 0), (1, 1)),
     ((2, 3, 4), (0, 1, 0), (2, 1, 4), (1, 1, 1)),
 )
+
+
+def _draw_starts(
+    rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, place: int
+) -> Array:
+    """Starts from which two rows upwards and every other of five columns stay inside (4, 7)."""
+    return rng.integers(1, 3, shape) if shape == () else rng.integers(0, 6, shape) / 1
 
 
 def _positions(
@@ -224,6 +239,22 @@ class UpdateSlice(Movement):
                 lambda x, u, a=starts, s=strides: update_slice(x, u, a, s),
                 dtypes.ALL,
             )
+        yield Sample(
+            ((4, 7), (2, 3), (), ()),
+            lambda x, u, i, j: update_slice(x, u, (i, j), (-1, 2)),
+            dtypes.ALL,
+            input_dtypes=(None, None, dtypes.int64, dtypes.int64),
+            draw=_draw_starts,
+            note="starts known at run time",
+        )
+        yield Sample(
+            ((3, 4), (1, 4), (), ()),
+            lambda x, u, i, j: update_slice(x, u, (i, j)),
+            (dtypes.float64, dtypes.int8),
+            input_dtypes=(None, None, dtypes.int64, dtypes.int64),
+            draw=lambda rng, s, d, place: rng.integers(0, 3 if place == 2 else 1, s) / 1,
+            note="one row",
+        )
 
 
 def update_slice(

@@ -168,6 +168,13 @@ def _lines(
     return (*lead, *(o * step + k * tap for o, k, step, tap in at), *taps)
 
 
+def _check_steps(op: str, strides: tuple[int, ...], dilations: tuple[int, ...]) -> None:
+    if any(step < 1 for step in (*strides, *dilations)):
+        raise ShapeError(
+            f"[{op}] strides {strides} or dilations {dilations} below 1; use 1 or more"
+        )
+
+
 def _check(
     op: str, wide: Shape, narrow: Shape, strides: tuple[int, ...], dilations: tuple[int, ...]
 ) -> None:
@@ -177,10 +184,7 @@ def _check(
             f"[{op}] strides {strides} and dilations {dilations} for shape {wide}: as many of each "
             "as window axes, and two axes a window; give one of each an axis"
         )
-    if any(step < 1 for step in (*strides, *dilations)):
-        raise ShapeError(
-            f"[{op}] strides {strides} or dilations {dilations} below 1; use 1 or more"
-        )
+    _check_steps(op, strides, dilations)
     lead, space, taps = _parts(wide, rank)
     other, places, same = _parts(narrow, rank)
     if lead != other or taps != same:
@@ -258,6 +262,7 @@ def window(
             f"[window] sizes {tuple(sizes)}, strides {tuple(strides)}, dilations {taps} for shape "
             f"{x.shape}: as many of each, at most the axes there are; repeat them for every axis"
         )
+    _check_steps("window", tuple(strides), taps)
     lead, space = x.shape[: x.ndim - rank], x.shape[x.ndim - rank :]
     places: list[Size] = []
     for size, k, step, tap in zip(space, sizes, strides, taps, strict=True):
