@@ -9,6 +9,7 @@ or written in place.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 from collections.abc import Sequence
 from typing import Any, Final
@@ -161,3 +162,7 @@ def view(buffer: Buffer, offset: int, nbytes: int) -> Buffer:
             f"{buffer.nbytes}; ask for a range inside it"
         )
     return Buffer(buffer.ptr + offset, nbytes, buffer, buffer.writable)
+
+
+# While the interpreter takes modules apart, a finaliser no longer finds the names it uses.
+atexit.register(delattr, Buffer, "__del__")

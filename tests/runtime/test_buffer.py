@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 import weakref
 from itertools import pairwise
@@ -205,6 +207,19 @@ def test_threads_and_collections_do_not_share_a_block() -> None:
         for worker in workers:
             worker.join()
     assert not faults
+
+
+def test_buffers_alive_at_exit_are_no_trouble() -> None:
+    script = (
+        "import builtins, sys\nfrom lamella.runtime.buffer import empty, from_numpy\n"
+        "import numpy as np\n"
+        "kept = [empty(10), empty(1 << 21), from_numpy(np.zeros(3))]\n"
+        "kept.append(kept)\nbuiltins.kept = kept\nsys.modules['kept'] = kept\nprint(len(kept))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "4\n", "")
 
 
 def test_a_control_group_bounds_memory(monkeypatch: pytest.MonkeyPatch) -> None:
