@@ -10,12 +10,12 @@ LIMIT = 5
 CODE = """
 import json
 import lamella as lm
-from lamella.runtime.evaluate import statistics
+from lamella.runtime.evaluate import compiled_count
 
 def counted(loop):
-    before = statistics().compiled
+    before = compiled_count()
     loop()
-    return statistics().compiled - before
+    return compiled_count() - before
 
 def grow():
     rows = lm.zeros((0, 8))
