@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Iterable
 
 __all__ = [
-    "CompilerError", "DTypeError", "FileFormatError", "LamellaError", "LamellaIndexError", "MissingRuleError",
+    "CompilerError", "DTypeError", "FileFormatError", "GradientError", "LamellaError", "LamellaIndexError", "MissingRuleError",
     "OptionError", "OutOfMemoryError", "ShapeError", "TraceError", "did_you_mean",
 ]  # fmt: skip
 
@@ -36,6 +36,10 @@ class OptionError(LamellaError, ValueError):
 
 class FileFormatError(LamellaError, ValueError):
     """A file that is truncated, damaged, hostile or of another format."""
+
+
+class GradientError(LamellaError, RuntimeError):
+    """A derivative asked for where none is recorded, or a change that would lose one."""
 
 
 class TraceError(LamellaError, RuntimeError):

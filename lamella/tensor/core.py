@@ -1,0 +1,186 @@
+"""The tensor without its methods: a mutable handle on an immutable node, rebinding, and its value.
+
+``TensorCore`` is the base of :class:`lamella.Tensor`, which adds the functions of the other modules as methods;
+those modules import only this one, so that imports keep one direction.
+
+Invariants: ``node`` is replaced only by :meth:`TensorCore.rebind` (or by a trace); a handle whose node is
+pending is noted, except under a trace; a leaf that requires a gradient has a tracked node that is registered
+in ``owners`` and shared with no other handle.
+"""
+from __future__ import annotations
+
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, Final, cast
+from weakref import WeakKeyDictionary, ref
+
+import numpy as np
+
+from lamella.dtypes import DType
+from lamella.errors import GradientError
+from lamella.ir.dim import Shape
+from lamella.ir.node import Node, gradient_mode
+from lamella import ops
+from lamella.ops.leaf import DATA, Mark
+from lamella.tensor import pending
+from lamella.tensor.pending import note, noted, traces
+
+if TYPE_CHECKING:
+    from lamella.ops.base import Array
+    from lamella.tensor.tensor import Tensor
+
+__all__ = ["Leaf", "TensorCore", "leaf_node", "node_of", "owners", "value_of", "wrap"]
+
+
+class Leaf:
+    """What a handle keeps for differentiation: its gradient, and hooks called when that is computed."""
+
+    __slots__ = ("grad", "hooks", "required")
+
+    def __init__(self, required: bool) -> None:
+        self.grad: TensorCore | None = None
+        self.hooks: dict[int, Any] = {}
+        self.required = required  # a leaf to differentiate by; False: only a place for a gradient
+
+
+owners: Final[WeakKeyDictionary[Node, ref[TensorCore]]] = WeakKeyDictionary()
+_MARK: Final = Mark()
+_new = object.__new__
+_ref = ref
+_append = noted.append
+
+
+class TensorCore:
+    """A mutable handle on a node. Compared by identity as a key; ``==`` is elementwise in the subclass."""
+
+    __slots__ = ("__weakref__", "_leaf", "node")
+
+    node: Node
+    _leaf: Leaf | None
+
+    def rebind(self, node: Node) -> None:
+        """Make this handle stand for another value, as in-place operations do.
+
+        Raises:
+            GradientError: for a leaf that requires a gradient, outside ``no_grad``.
+        """
+        if traces:
+            trace = traces.get(get_ident())
+            if trace is not None:
+                trace.rebind(self)
+        leaf = self._leaf
+        if leaf is not None and leaf.required:
+            if gradient_mode.enabled:
+                raise GradientError(
+                    f"[in-place] a leaf tensor {node.dtype.name}{list(node.shape)} that requires a gradient was "
+                    "changed in place while gradients are recorded, which would lose its gradient; "
+                    "do it under lm.no_grad(), or on t.data, or write t = t + ..."
+                )
+            node = leaf_node(node)
+            owners[node] = ref(self)
+        self.node = node
+        if node.value is None and not (traces and get_ident() in traces):
+            note(self)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the axes; symbolic (``lamella.ir.dim.Dim``) for dynamic axes of a traced function."""
+        return cast("tuple[int, ...]", self.node.shape)
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self.node.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.node.shape)
+
+
+_class: type[TensorCore] = TensorCore  # lamella.Tensor once it is defined
+
+
+def use_class(cls: type[TensorCore]) -> None:
+    """Make ``cls`` the class of the results of all operations (called once, by the module that defines it)."""
+    global _class
+    _class = cls
+
+
+def wrap(node: Node) -> Tensor:
+    """A new handle on ``node``; noted when its value is pending."""
+    tensor = _new(_class)
+    tensor.node = node
+    tensor._leaf = None
+    if traces:
+        trace = traces.get(get_ident())
+        if trace is not None:
+            trace.created(tensor)
+            return cast("Tensor", tensor)
+    if node.value is None:
+        _append(_ref(tensor))
+        if len(noted) > pending._limit:
+            pending._consider()
+    return tensor  # type: ignore[return-value]
+
+
+def node_of(tensor: TensorCore) -> Node:
+    """The node an operation reads, after telling the trace if there is one."""
+    if traces:
+        trace = traces.get(get_ident())
+        if trace is not None:
+            trace.touch(tensor)
+    return tensor.node
+
+
+def leaf_node(node: Node) -> Node:
+    """A fresh tracked leaf with the value of ``node``: a node to differentiate by."""
+    if node.value is None:
+        if node.tracked:
+            node = ops.stop_gradient(node)
+        leaf = Node(_MARK, (node,), node.shape, node.dtype, tracked=True)
+    else:
+        leaf = Node(DATA, (), node.shape, node.dtype, tracked=True)
+        leaf.value = node.value
+    return leaf
+
+
+def value_of(tensor: TensorCore, looked_at: str = "value") -> Array:
+    """The value as a read-only NumPy array that shares memory with the tensor; computes what is pending.
+
+    Raises:
+        TraceError: inside a transformed function, where there is no value.
+    """
+    if traces:
+        trace = traces.get(get_ident())
+        if trace is not None:
+            trace.value(tensor)
+    node = tensor.node
+    if node.value is None:
+        pending.flush(node, looked_at)
+    leaf = tensor._leaf
+    if leaf is not None and leaf.required and node.inputs and node is tensor.node:
+        node.op, node.inputs = DATA, ()  # a leaf's history is never needed again
+    return array_of(node)
+
+
+def array_of(node: Node) -> Array:
+    """The value of a computed node as a read-only array."""
+    value: Any = node.value
+    if isinstance(value, bool | int | float):
+        array = np.asarray(value, dtype=node.dtype.numpy)
+    elif isinstance(value, np.ndarray):
+        array = value.view()
+    else:
+        array = value.numpy(node.shape, node.dtype.numpy)
+    array.flags.writeable = False
+    return array
+
+
+def describe(shape: Shape, dtype: DType) -> str:
+    """``float32[2, 3]``: a shape and dtype in messages.
+
+    >>> from lamella.dtypes import float32
+    >>> describe((2, 3), float32)
+    'float32[2, 3]'
+    """
+    return f"{dtype.name}[{', '.join(map(str, shape))}]"

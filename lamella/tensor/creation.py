@@ -1,0 +1,359 @@
+"""New tensors: from data, filled, counted, and like others.
+
+``dtype`` defaults to float32 for what is made of real numbers, to int64 for whole ones; NumPy arrays keep theirs.
+``device`` may be given and must be "cpu". Filled tensors cost no memory until they are needed as a whole.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lamella import ops
+from lamella.dtypes import DType, as_dtype, default_float, float64, int64
+from lamella.errors import OptionError, ShapeError
+from lamella.ir.dim import Size
+from lamella.ir.node import Node
+from lamella.tensor.axes import shape_of
+from lamella.tensor.core import TensorCore, node_of, wrap
+from lamella.tensor.gradient import require_grad
+from lamella.tensor.host import node_from_data, python_dtype
+from lamella.tensor.joining import stack
+from lamella.tensor.keywords import with_synonyms
+from lamella.tensor.manipulation import common_shape
+from lamella.tensor.operands import TensorLike, as_node, cast, scalar_node
+
+if TYPE_CHECKING:
+    from lamella.tensor.tensor import Tensor
+
+__all__ = [
+    "arange", "asarray", "as_tensor", "empty", "empty_like", "eye", "from_numpy", "full",
+    "full_like", "linspace", "logspace", "meshgrid", "ones", "ones_like", "tensor", "zeros",
+    "zeros_like",
+]  # fmt: skip
+
+Number = bool | int | float
+
+
+def _finish(node: Node, requires_grad: bool, device: object = None) -> Tensor:
+    if device is not None and str(device).split(":")[0] != "cpu":
+        raise OptionError(f"[device] there is no device {device!r} here; known devices: cpu")
+    made = wrap(node)
+    if requires_grad:
+        require_grad(made)
+    return made
+
+
+def _has_tensors(data: object) -> bool:
+    if isinstance(data, TensorCore):
+        return True
+    return isinstance(data, list | tuple) and any(_has_tensors(item) for item in data)
+
+
+def _from_data(data: Any, dtype: DType | None, copy: bool) -> Node:
+    if isinstance(data, TensorCore):
+        node = node_of(data)
+        return node if dtype is None else cast(node, dtype)
+    if isinstance(data, list | tuple) and _has_tensors(data):
+        parts: list[Any] = [wrap(_from_data(item, dtype, copy)) for item in data]
+        return node_of(stack(parts))
+    if hasattr(data, "__dlpack__") and not isinstance(data, np.ndarray | np.generic):
+        from lamella.tensor.dlpack import node_from_dlpack
+
+        node = node_from_dlpack(data, copy)
+        return node if dtype is None else cast(node, dtype)
+    return node_from_data(data, dtype, copy)
+
+
+def tensor(
+    data: Any, dtype: object = None, requires_grad: bool = False, device: object = None
+) -> Tensor:
+    """A tensor with a copy of ``data``: a number, nested lists, an array, a tensor.
+
+    Args:
+        data: Python floats become float32, integers int64; arrays keep their element type.
+        dtype: the element type instead.
+        requires_grad: make it a leaf that ``backward()`` gives a gradient.
+        device: "cpu".
+
+    Raises:
+        ShapeError: for ragged lists. DTypeError: for what is no number.
+
+    >>> tensor([[1, 2], [3, 4]]).shape, tensor(1.5).dtype
+    ((2, 2), lamella.float32)
+    """
+    wanted = None if dtype is None else as_dtype(dtype)
+    from lamella.tensor.gradient import detached_node
+
+    return _finish(detached_node(_from_data(data, wanted, copy=True)), requires_grad, device)
+
+
+def asarray(
+    data: Any, dtype: object = None, device: object = None, copy: bool | None = None
+) -> Tensor:
+    """A tensor with the value of ``data``, sharing its memory where possible.
+
+    A C-contiguous NumPy array, or what speaks DLPack, is shared: change it afterwards and results not yet computed
+    change too. ``copy=True`` (or :func:`tensor`) copies. A tensor is returned as it is.
+
+    Raises:
+        ShapeError: for ragged lists. DTypeError: for what is no number.
+
+    >>> asarray(np.arange(6.0).reshape(2, 3)).dtype
+    lamella.float64
+    """
+    wanted = None if dtype is None else as_dtype(dtype)
+    if isinstance(data, TensorCore) and not copy and (wanted is None or data.dtype is wanted):
+        return data  # type: ignore[return-value]
+    return _finish(_from_data(data, wanted, copy=bool(copy)), False, device)
+
+
+as_tensor = asarray
+
+
+def from_numpy(array: Any) -> Tensor:
+    """PyTorch's name of :func:`asarray` for NumPy arrays.
+
+    >>> from_numpy(np.zeros(2)).shape
+    (2,)
+    """
+    return asarray(array)
+
+
+# -- filled ----------------------------------------------------------------------------------------
+def _filled(value: Any, shape: Sequence[Size], dtype: object, fallback: DType) -> Node:
+    kind = fallback if dtype is None else as_dtype(dtype)
+    return ops.full(value, tuple(shape), kind)
+
+
+@with_synonyms
+def zeros(
+    *shape: Any, dtype: object = None, requires_grad: bool = False, device: object = None
+) -> Tensor:
+    """Zeros of ``shape``, given as one sequence or as sizes; float32 by default.
+
+    >>> zeros(2, 3).shape, zeros((2,)).tolist()
+    ((2, 3), [0.0, 0.0])
+    """
+    node = _filled(0, shape_of("zeros", *shape), dtype, default_float())
+    return _finish(node, requires_grad, device)
+
+
+@with_synonyms
+def ones(
+    *shape: Any, dtype: object = None, requires_grad: bool = False, device: object = None
+) -> Tensor:
+    """Ones of ``shape``, given as one sequence or as sizes; float32 by default.
+
+    >>> ones(2).tolist()
+    [1.0, 1.0]
+    """
+    node = _filled(1, shape_of("ones", *shape), dtype, default_float())
+    return _finish(node, requires_grad, device)
+
+
+@with_synonyms
+def empty(
+    *shape: Any, dtype: object = None, requires_grad: bool = False, device: object = None
+) -> Tensor:
+    """A tensor of ``shape`` whose values do not matter: zeros.
+
+    >>> empty(2).shape
+    (2,)
+    """
+    return zeros(*shape, dtype=dtype, requires_grad=requires_grad, device=device)  # type: ignore[no-any-return]
+
+
+@with_synonyms
+def full(
+    shape: Any,
+    fill_value: TensorLike,
+    dtype: object = None,
+    requires_grad: bool = False,
+    device: object = None,
+) -> Tensor:
+    """``fill_value`` everywhere; the number is an argument of programs, so changing it compiles nothing.
+
+    >>> full((2,), 7).tolist()
+    [7, 7]
+    """
+    sizes = shape_of("full", shape)
+    if isinstance(fill_value, bool | int | float):
+        kind = python_dtype(fill_value) if dtype is None else as_dtype(dtype)
+        node = scalar_node(fill_value, kind, "full")
+    else:
+        node = as_node(fill_value, None if dtype is None else as_dtype(dtype))
+    return _finish(ops.broadcast_to(node, sizes), requires_grad, device)
+
+
+def _like(x: TensorLike, dtype: object) -> tuple[Node, DType]:
+    node = as_node(x)
+    return node, node.dtype if dtype is None else as_dtype(dtype)
+
+
+@with_synonyms
+def zeros_like(
+    x: TensorLike, dtype: object = None, requires_grad: bool = False, device: object = None
+) -> Tensor:
+    """Zeros of the shape and element type of ``x``.
+
+    >>> zeros_like([1, 2]).tolist()
+    [0, 0]
+    """
+    node, kind = _like(x, dtype)
+    return _finish(ops.full(0, node.shape, kind), requires_grad, device)
+
+
+@with_synonyms
+def ones_like(
+    x: TensorLike, dtype: object = None, requires_grad: bool = False, device: object = None
+) -> Tensor:
+    """Ones of the shape and element type of ``x``.
+
+    >>> ones_like([3, 4]).tolist()
+    [1, 1]
+    """
+    node, kind = _like(x, dtype)
+    return _finish(ops.full(1, node.shape, kind), requires_grad, device)
+
+
+empty_like = zeros_like
+
+
+@with_synonyms
+def full_like(
+    x: TensorLike,
+    fill_value: Number,
+    dtype: object = None,
+    requires_grad: bool = False,
+    device: object = None,
+) -> Tensor:
+    """``fill_value`` in the shape and element type of ``x``.
+
+    >>> full_like([3, 4], 9).tolist()
+    [9, 9]
+    """
+    node, kind = _like(x, dtype)
+    filled = ops.broadcast_to(scalar_node(fill_value, kind, "full_like"), node.shape)
+    return _finish(filled, requires_grad, device)
+
+
+@with_synonyms
+def eye(
+    n: int, m: int | None = None, k: int = 0, dtype: object = None, device: object = None
+) -> Tensor:
+    """Ones on diagonal ``k`` of an ``n`` × ``m`` matrix, zeros elsewhere.
+
+    >>> eye(2).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    kind = default_float() if dtype is None else as_dtype(dtype)
+    sizes = shape_of("eye", n, n if m is None else m)
+    edge = ops.add(ops.iota(sizes, 0, int64), scalar_node(k, int64))
+    return _finish(cast(ops.equal(ops.iota(sizes, 1, int64), edge), kind), False, device)
+
+
+# -- counted ---------------------------------------------------------------------------------------
+def _count(start: Number, stop: Number, step: Number) -> int:
+    if step == 0:
+        raise OptionError("[arange] a step of 0 never arrives; use another step")
+    if all(isinstance(v, int) for v in (start, stop, step)):
+        return len(range(int(start), int(stop), int(step)))
+    return max(0, math.ceil((stop - start) / step))
+
+
+@with_synonyms
+def arange(
+    start: Number,
+    stop: Number | None = None,
+    step: Number = 1,
+    dtype: object = None,
+    requires_grad: bool = False,
+    device: object = None,
+) -> Tensor:
+    """``start``, ``start + step`` … below ``stop``; of integers int64, else float32.
+
+    >>> arange(3).tolist(), arange(1, 10, 4).tolist()
+    ([0, 1, 2], [1, 5, 9])
+    """
+    if stop is None:
+        start, stop = 0, start
+    start, stop, step = (v.item() if hasattr(v, "item") else v for v in (start, stop, step))
+    whole = all(isinstance(v, int) for v in (start, stop, step))
+    kind = (int64 if whole else default_float()) if dtype is None else as_dtype(dtype)
+    size = _count(start, stop, step)
+    if whole:
+        work = int64
+    else:
+        work = float64 if kind.kind == "f" and kind.bits >= 32 else default_float()
+    node = ops.iota((size,), 0, work)
+    if step != 1:
+        node = ops.multiply(node, scalar_node(step, work))
+    if start != 0:
+        node = ops.add(node, scalar_node(start, work))
+    return _finish(cast(node, kind), requires_grad, device)
+
+
+@with_synonyms
+def linspace(
+    start: float,
+    stop: float,
+    num: int = 50,
+    endpoint: bool = True,
+    dtype: object = None,
+    device: object = None,
+) -> Tensor:
+    """``num`` evenly spaced numbers from ``start`` to ``stop`` (inclusive, unless ``endpoint`` is False).
+
+    >>> linspace(0.0, 1.0, 5).tolist()
+    [0.0, 0.25, 0.5, 0.75, 1.0]
+    """
+    kind = default_float() if dtype is None else as_dtype(dtype)
+    (size,) = shape_of("linspace", num)
+    between = max(int(size) - (1 if endpoint else 0), 1)
+    place = ops.iota((size,), 0, float64)
+    rise = ops.divide(scalar_node(float(stop) - float(start), float64), scalar_node(between, float64))
+    node = ops.add(ops.multiply(place, rise), scalar_node(start, float64))
+    if endpoint and size not in (0, 1):
+        last = ops.equal(place, scalar_node(between, float64))
+        node = ops.where(last, scalar_node(stop, float64), node)
+    return _finish(cast(node, kind), False, device)
+
+
+@with_synonyms
+def logspace(
+    start: float, stop: float, num: int = 50, base: float = 10.0, dtype: object = None
+) -> Tensor:
+    """``base`` to the powers ``linspace(start, stop, num)``.
+
+    >>> logspace(0, 2, 3).tolist()
+    [1.0, 10.0, 100.0]
+    """
+    kind = default_float() if dtype is None else as_dtype(dtype)
+    powers = as_node(linspace(start, stop, num, dtype=float64))
+    return wrap(cast(ops.pow(scalar_node(base, float64), powers), kind))
+
+
+def meshgrid(*axes: TensorLike, indexing: str = "xy") -> list[Tensor]:
+    """Vectors broadcast against each other; "ij" keeps their order, "xy" swaps the first two axes.
+
+    >>> [grid.tolist() for grid in meshgrid([1, 2], [3], indexing="ij")]
+    [[[1], [2]], [[3], [3]]]
+    """
+    if indexing not in ("xy", "ij"):
+        raise OptionError(f"[meshgrid] no indexing {indexing!r}; use 'xy' or 'ij'")
+    nodes = [as_node(axis) for axis in axes]
+    for node in nodes:
+        if node.ndim > 1:
+            raise ShapeError(f"[meshgrid] shape {node.shape} is no vector; flatten it first")
+    swap = indexing == "xy" and len(nodes) > 1
+    shaped = []
+    for position, node in enumerate(nodes):
+        place = 1 - position if swap and position < 2 else position
+        shaped.append(
+            ops.reshape(node, (1,) * place + (node.size,) + (1,) * (len(nodes) - place - 1))
+        )
+    shape = common_shape("meshgrid", *(node.shape for node in shaped))
+    return [wrap(ops.broadcast_to(node, shape)) for node in shaped]

@@ -1,0 +1,297 @@
+"""Arithmetic, applied at every element.
+
+Operands are tensors or anything :func:`lamella.asarray` takes; shapes broadcast as in NumPy, element types promote as
+in the array-API standard, and Python numbers take the tensor's type. Errors: ShapeError when shapes do not
+broadcast, DTypeError when an element type does not fit the function.
+"""
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from lamella import ops
+from lamella.dtypes import int64
+from lamella.errors import OptionError
+from lamella.tensor.core import TensorCore, wrap
+from lamella.tensor.operands import (
+    TensorLike, arithmetic, as_float, as_node, cast, pair, primitive,
+)  # fmt: skip
+
+if TYPE_CHECKING:
+    from lamella.tensor.tensor import Tensor
+
+__all__ = [
+    "abs", "add", "atan2", "clamp", "clip", "copysign", "divide", "floor_divide", "fmod", "hypot",
+    "lerp", "logaddexp", "maximum", "minimum", "multiply", "negative", "positive", "pow",
+    "reciprocal", "remainder", "sign", "square", "subtract",
+]  # fmt: skip
+
+_ADD: Final = primitive("add")
+_SUBTRACT: Final = primitive("subtract")
+_MULTIPLY: Final = primitive("multiply")
+_DIVIDE: Final = primitive("divide")
+_MAXIMUM: Final = primitive("maximum")
+_MINIMUM: Final = primitive("minimum")
+_FLOOR_DIVIDE: Final = primitive("floor_divide")
+_REMAINDER: Final = primitive("remainder")
+
+
+# -- arithmetic ------------------------------------------------------------------------------------
+def add(x: TensorLike, y: TensorLike) -> Tensor:
+    """``x + y``; of two bools, logical or.
+
+    >>> add([1, 2], 3).tolist()
+    [4, 5]
+    """
+    return arithmetic(_ADD, ops.add, x, y)
+
+
+def subtract(x: TensorLike, y: TensorLike) -> Tensor:
+    """``x - y``. DTypeError for two bools.
+
+    >>> subtract([1, 2], 3).tolist()
+    [-2, -1]
+    """
+    return arithmetic(_SUBTRACT, ops.subtract, x, y)
+
+
+def multiply(x: TensorLike, y: TensorLike) -> Tensor:
+    """``x * y``; of two bools, logical and.
+
+    >>> multiply([1, 2], 3).tolist()
+    [3, 6]
+    """
+    return arithmetic(_MULTIPLY, ops.multiply, x, y)
+
+
+def divide(x: TensorLike, y: TensorLike) -> Tensor:
+    """``x / y`` in floating point; integers are cast to float32 first. x/0 is inf or nan.
+
+    >>> divide([1, 2], 4).tolist()
+    [0.25, 0.5]
+    """
+    if isinstance(x, TensorCore) and x.node.dtype.kind == "f":
+        return arithmetic(_DIVIDE, ops.divide, x, y)
+    a, b = pair("divide", x, y)
+    return wrap(ops.divide(as_float(a), as_float(b)))
+
+
+def floor_divide(x: TensorLike, y: TensorLike) -> Tensor:
+    """``x // y``, rounded towards minus infinity. An integer divided by 0 gives 0.
+
+    >>> floor_divide([7, -7], 2).tolist()
+    [3, -4]
+    """
+    return arithmetic(_FLOOR_DIVIDE, ops.floor_divide, x, y)
+
+
+def remainder(x: TensorLike, y: TensorLike) -> Tensor:
+    """``x % y``, with the sign of ``y``: ``x - floor(x / y) * y``.
+
+    >>> remainder([7, -7], 3).tolist()
+    [1, 2]
+    """
+    return arithmetic(_REMAINDER, ops.remainder, x, y)
+
+
+def fmod(x: TensorLike, y: TensorLike) -> Tensor:
+    """The remainder with the sign of ``x``, as C's fmod.
+
+    >>> fmod([7, -7], 3).tolist()
+    [1, -1]
+    """
+    a, b = pair("fmod", x, y)
+    if a.dtype.kind == "u":
+        return wrap(ops.remainder(a, b))
+    size = ops.remainder(ops.abs(a), ops.abs(b))
+    return wrap(ops.where(ops.less(a, ops.constant(0, a.dtype)), ops.negative(size), size))
+
+
+_POWERS: Final = {
+    1: lambda x: x,
+    2: ops.square,
+    3: lambda x: ops.multiply(ops.square(x), x),
+    4: lambda x: ops.square(ops.square(x)),
+}
+_FLOAT_POWERS: Final = {0.5: ops.sqrt, -0.5: ops.rsqrt, -1.0: ops.reciprocal, -1: ops.reciprocal}
+
+
+def pow(x: TensorLike, y: TensorLike) -> Tensor:
+    """``x ** y``. Small Python exponents (1 to 4, ±0.5, -1) are multiplied out, exactly and fast.
+
+    Raises:
+        OptionError: for an integer tensor with a negative Python exponent.
+
+    >>> pow([1, 2, 3], 2).tolist()
+    [1, 4, 9]
+    """
+    if isinstance(y, int | float) and not isinstance(y, bool):
+        base = as_node(x)
+        if base.dtype.kind == "f" and y in _FLOAT_POWERS:
+            return wrap(_FLOAT_POWERS[y](base))
+        if y in _POWERS and (base.dtype.kind == "f" or isinstance(y, int)):
+            return wrap(_POWERS[int(y)](cast(base, int64) if base.dtype.kind == "b" else base))
+        if base.dtype.kind != "f" and isinstance(y, int) and y < 0:
+            raise OptionError(
+                f"[pow] {base.dtype.name} to the power {y}: an integer has no negative integer power; "
+                "cast the base with .astype(lm.float32)"
+            )
+    a, b = pair("pow", x, y)
+    if a.dtype.kind == "b":
+        a, b = cast(a, int64), cast(b, int64)
+    return wrap(ops.pow(a, b))
+
+
+def negative(x: TensorLike) -> Tensor:
+    """``-x``.
+
+    >>> negative([1, -2]).tolist()
+    [-1, 2]
+    """
+    return wrap(ops.negative(as_node(x)))
+
+
+def positive(x: TensorLike) -> Tensor:
+    """``+x``: the same values.
+
+    >>> positive([1, -2]).tolist()
+    [1, -2]
+    """
+    return wrap(as_node(x))
+
+
+def abs(x: TensorLike) -> Tensor:
+    """The absolute value; its derivative at 0 is 0.
+
+    >>> abs([1, -2]).tolist()
+    [1, 2]
+    """
+    node = as_node(x)
+    return wrap(node if node.dtype.kind in "bu" else ops.abs(node))
+
+
+def sign(x: TensorLike) -> Tensor:
+    """-1, 0 or 1, as ``x`` is below, at or above 0; nan stays nan.
+
+    >>> sign([3, -2, 0]).tolist()
+    [1, -1, 0]
+    """
+    return wrap(ops.sign(as_node(x)))
+
+
+def square(x: TensorLike) -> Tensor:
+    """``x * x``.
+
+    >>> square([1, -2]).tolist()
+    [1, 4]
+    """
+    return wrap(ops.square(as_node(x)))
+
+
+def reciprocal(x: TensorLike) -> Tensor:
+    """``1 / x`` in floating point.
+
+    >>> reciprocal([2, 4]).tolist()
+    [0.5, 0.25]
+    """
+    return wrap(ops.reciprocal(as_float(as_node(x))))
+
+
+def maximum(x: TensorLike, y: TensorLike) -> Tensor:
+    """The larger of ``x`` and ``y``; nan wins. Where they are equal each gets half the gradient.
+
+    >>> maximum([1, 5], 3).tolist()
+    [3, 5]
+    """
+    return arithmetic(_MAXIMUM, ops.maximum, x, y)
+
+
+def minimum(x: TensorLike, y: TensorLike) -> Tensor:
+    """The smaller of ``x`` and ``y``; nan wins. Where they are equal each gets half the gradient.
+
+    >>> minimum([1, 5], 3).tolist()
+    [1, 3]
+    """
+    return arithmetic(_MINIMUM, ops.minimum, x, y)
+
+
+def clip(
+    x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = None
+) -> Tensor:
+    """``minimum(maximum(x, min), max)``; None leaves a side open. ``x`` keeps its element type.
+
+    >>> clip([1, 5, 9], 2, 6).tolist()
+    [2, 5, 6]
+    """
+    node = as_node(x)
+    if min is not None:
+        node = ops.maximum(node, as_node(min, node.dtype))
+    if max is not None:
+        node = ops.minimum(node, as_node(max, node.dtype))
+    return wrap(node)
+
+
+clamp = clip
+
+
+def atan2(x: TensorLike, y: TensorLike) -> Tensor:
+    """The angle of the point (``y``, ``x``), in [-π, π]: first argument the ordinate.
+
+    >>> atan2(0.0, 1.0).item()
+    0.0
+    """
+    a, b = pair("atan2", x, y)
+    return wrap(ops.atan2(as_float(a), as_float(b)))
+
+
+def copysign(x: TensorLike, y: TensorLike) -> Tensor:
+    """The size of ``x`` with the sign of ``y``.
+
+    >>> copysign([1.0, 2.0], -1.0).tolist()
+    [-1.0, -2.0]
+    """
+    a, b = pair("copysign", x, y)
+    return wrap(ops.copysign(as_float(a), as_float(b)))
+
+
+def hypot(x: TensorLike, y: TensorLike) -> Tensor:
+    """``sqrt(x² + y²)`` without overflow: the larger times ``sqrt(1 + (smaller/larger)²)``.
+
+    >>> hypot(3.0, 4.0).item()
+    5.0
+    """
+    a, b = pair("hypot", x, y)
+    a, b = ops.abs(as_float(a)), ops.abs(as_float(b))
+    large, small = ops.maximum(a, b), ops.minimum(a, b)
+    zero, one = ops.constant(0.0, a.dtype), ops.constant(1.0, a.dtype)
+    empty = ops.equal(large, zero)
+    ratio = ops.divide(small, ops.where(empty, one, large))
+    size = ops.multiply(large, ops.sqrt(ops.add(ops.square(ratio), one)))
+    infinite = ops.equal(large, ops.constant(math.inf, a.dtype))
+    return wrap(ops.where(ops.logical_or(empty, infinite), large, size))
+
+
+def logaddexp(x: TensorLike, y: TensorLike) -> Tensor:
+    """``log(exp(x) + exp(y))`` without overflow.
+
+    >>> logaddexp(1000.0, -1000.0).item()
+    1000.0
+    """
+    a, b = pair("logaddexp", x, y)
+    a, b = as_float(a), as_float(b)
+    gap = ops.negative(ops.abs(ops.subtract(a, b)))
+    large = ops.maximum(a, b)
+    equal = ops.equal(a, b)  # also of two equal infinities, whose gap is nan
+    gap = ops.where(equal, ops.constant(0.0, a.dtype), gap)
+    return wrap(ops.add(large, ops.log1p(ops.exp(gap))))
+
+
+def lerp(x: TensorLike, y: TensorLike, weight: TensorLike) -> Tensor:
+    """``x + weight * (y - x)``: from ``x`` at weight 0 to ``y`` at 1.
+
+    >>> lerp(1.0, 3.0, 0.5).item()
+    2.0
+    """
+    a, b = pair("lerp", x, y)
+    a, b = as_float(a), as_float(b)
+    return wrap(ops.add(a, ops.multiply(as_node(weight, a.dtype), ops.subtract(b, a))))

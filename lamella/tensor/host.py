@@ -1,0 +1,146 @@
+"""Values from the host: NumPy arrays, Python numbers and nested lists as nodes that hold a buffer.
+
+Input: anything array-like. Output: a ``DATA`` node. Memory is shared only when asked for and possible
+(C-contiguous, aligned, native byte order); otherwise it is copied to memory of our own.
+Element types: a NumPy value keeps its own; Python floats become float32, integers int64, bools bool.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from lamella.dtypes import DType, as_dtype, default_float
+from lamella.errors import DTypeError, OptionError, ShapeError
+from lamella.ir.node import Node
+from lamella.ops.base import Array
+from lamella.ops.leaf import DATA
+from lamella.runtime.buffer import empty, from_numpy
+
+__all__ = ["node_from_array", "node_from_data", "python_dtype"]
+
+
+def node_from_array(array: Array, dtype: DType | None = None, copy: bool = True) -> Node:
+    """A node with the value of ``array``.
+
+    Args:
+        array: of any supported element type, any layout.
+        dtype: the node's element type; None keeps the array's.
+        copy: False shares the array's memory where its layout allows.
+
+    Raises:
+        DTypeError: for an element type that is not supported (complex, object, strings).
+    """
+    wanted = as_dtype(array.dtype) if dtype is None else dtype
+    same = array.dtype == wanted.numpy and array.dtype.isnative
+    if not copy and same and array.flags.c_contiguous and array.flags.aligned:
+        buffer = from_numpy(array)
+    else:
+        as_dtype(array.dtype)
+        buffer = empty(array.size * wanted.itemsize)
+        with np.errstate(over="ignore", invalid="ignore"):
+            buffer.numpy(array.shape, wanted.numpy, writable=True)[...] = array
+    node = Node(DATA, (), array.shape, wanted)
+    node.value = buffer
+    return node
+
+
+def python_dtype(leaf: object) -> DType:
+    """The element type of a Python number.
+
+    >>> python_dtype(True), python_dtype(1), python_dtype(1.5)
+    (lamella.bool, lamella.int64, lamella.float32)
+    """
+    return default_float() if isinstance(leaf, float) else as_dtype(type(leaf))
+
+
+def _check_nested(data: object, path: str = "") -> tuple[int, ...]:
+    """The shape of nested sequences of numbers.
+
+    Raises:
+        ShapeError: if the sequences are ragged. DTypeError: if something in them is no number.
+    """
+    if isinstance(data, bool | int | float | np.generic):
+        return ()
+    if isinstance(data, np.ndarray) or hasattr(data, "__array__"):
+        return tuple(np.shape(cast(Any, data)))
+    if not isinstance(data, Sequence) or isinstance(data, str | bytes):
+        raise DTypeError(
+            f"[tensor] {type(data).__name__} {data!r:.40} at data{path} is not a number; a tensor is made "
+            "of bools, integers and floats: give those, or an array of them"
+        )
+    shapes = [_check_nested(item, f"{path}[{i}]") for i, item in enumerate(data)]
+    for position, shape in enumerate(shapes):
+        if shape != shapes[0]:
+            raise ShapeError(
+                f"[tensor] data{path}[0] has shape {shapes[0]} and data{path}[{position}] has shape {shape}; "
+                "a tensor has no ragged rows: pad them to one length"
+            )
+    return (len(data), *(shapes[0] if shapes else ()))
+
+
+def _first_leaf(data: object) -> object:
+    while isinstance(data, Sequence) and len(data):
+        data = data[0]
+    return data
+
+
+def _float_in(data: object) -> bool:
+    if isinstance(data, Sequence):
+        return any(_float_in(item) for item in data)
+    return isinstance(data, float)
+
+
+def _python_array(data: object, dtype: DType | None) -> tuple[Array, DType]:
+    """Nested Python numbers as an array, and the element type of the tensor they make."""
+    first = _first_leaf(data)
+    if isinstance(first, Sequence):
+        return np.zeros(_check_nested(data), np.float32), dtype or default_float()
+    try:
+        array = np.asarray(data)
+    except (ValueError, OverflowError):
+        _check_nested(data)
+        raise DTypeError(
+            "[tensor] the numbers do not fit one element type; give smaller ones, or an array with a dtype"
+        ) from None
+    if array.dtype.kind not in "biufV" or array.dtype.kind == "O":
+        _check_nested(data)
+    if dtype is None:
+        own = isinstance(first, np.generic | np.ndarray)
+        dtype = default_float() if array.dtype == np.float64 and not own else as_dtype(array.dtype)
+    return array, dtype
+
+
+def _check_range(array: Array, dtype: DType) -> None:
+    """Raise unless integers fit an integer element type."""
+    if dtype.kind not in "iu" or array.dtype.kind not in "iu" or not array.size:
+        return
+    limits = np.iinfo(dtype.numpy)
+    low, high = int(array.min()), int(array.max())
+    if low < limits.min or high > limits.max:
+        raise OptionError(
+            f"[tensor] {low if low < limits.min else high} does not fit {dtype.name}, whose range is "
+            f"{limits.min} to {limits.max}; choose a wider dtype"
+        )
+
+
+def node_from_data(data: object, dtype: DType | None = None, copy: bool = True) -> Node:
+    """A node with the value of an array, a number or nested sequences of numbers.
+
+    Raises:
+        ShapeError: for ragged sequences. DTypeError: for anything that is not a number.
+        OptionError: for an integer that ``dtype`` cannot hold.
+
+    >>> node_from_data([[1, 2], [3, 4]]).shape
+    (2, 2)
+    """
+    if isinstance(data, np.ndarray | np.generic):
+        return node_from_array(np.asarray(data), dtype, copy)
+    if hasattr(data, "__array__") and not isinstance(data, Sequence):
+        return node_from_array(np.asarray(cast(Any, data)), dtype, copy)
+    if not isinstance(data, Sequence | bool | int | float) or isinstance(data, str | bytes):
+        _check_nested(data)
+    array, found = _python_array(data, dtype)
+    _check_range(array, found)
+    return node_from_array(array, found)

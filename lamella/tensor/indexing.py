@@ -1,0 +1,193 @@
+"""Reading and assigning ``x[...]`` with NumPy's meaning, on values that are never aliased.
+
+``x[i] = v`` gives ``x`` a new value; other tensors made from ``x`` keep theirs. ``x.at[i].add(v)`` and its sisters return a
+new tensor, in which repeated indices accumulate (``x[i] += v`` counts a repeated index once, as in NumPy).
+Boolean masks are looked into, so their result has a known shape; assigning one number through a mask is not.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal
+
+from lamella import ops
+from lamella.errors import ShapeError
+from lamella.ir.dim import Shape
+from lamella.ir.node import Node
+from lamella.tensor.core import TensorCore, node_of, wrap
+from lamella.tensor.operands import TensorLike, as_node, scalar_node
+from lamella.tensor.subscript import Subscript, is_single_mask, parse
+
+if TYPE_CHECKING:
+    from lamella.tensor.tensor import Tensor
+
+__all__ = ["At", "assign", "getitem", "setitem"]
+
+Mode = Literal["set", "add", "multiply", "max", "min"]
+_COMBINE: Final = {
+    "set": lambda old, new: ops.broadcast_to(new, old.shape),
+    "add": lambda old, new: ops.add(old, new),
+    "multiply": lambda old, new: ops.multiply(old, new),
+    "max": lambda old, new: ops.maximum(old, new),
+    "min": lambda old, new: ops.minimum(old, new),
+}
+
+
+def _region(x: Node, found: Subscript) -> Node:
+    """The elements of the region, in the shape of ``found``."""
+    if found.flips:
+        x = ops.flip(x, found.flips)
+    region = ops.slice(x, found.starts, found.sizes, found.strides)
+    if found.back:
+        region = ops.flip(region, found.back)
+    return ops.reshape(region, found.shape)
+
+
+def _moved(ndim: int, inner: int, front: int) -> list[int]:
+    """The order of axes that moves ``inner`` leading ones behind ``front`` others."""
+    others = list(range(inner, ndim))
+    return [*others[:front], *range(inner), *others[front:]]
+
+
+def read(x: Node, found: Subscript) -> Node:
+    """The node of ``x[...]``."""
+    region = _region(x, found)
+    if not found.arrays:
+        return region
+    chosen = ops.gather_nd(region, found.arrays, found.axes, found.checked)
+    inner = chosen.ndim - (region.ndim - len(found.axes))
+    return ops.permute(chosen, _moved(chosen.ndim, inner, found.front))
+
+
+def getitem(x: TensorLike, subscript: object) -> Tensor:
+    """``x[subscript]``, with NumPy's meaning.
+
+    Raises:
+        LamellaIndexError: for an integer or host array out of range, here; for a tensor of indices, when computed.
+
+    >>> getitem([[1, 2], [3, 4]], (slice(None), 0)).tolist()
+    [1, 3]
+    """
+    node = as_node(x)
+    return wrap(read(node, parse(subscript, node.shape)))
+
+
+# -- assigning -------------------------------------------------------------------------------------
+def _fitted(value: Node, shape: Shape) -> Node:
+    """``value`` broadcast to the result's shape; leading axes of size 1 too many are dropped."""
+    while value.ndim > len(shape) and value.shape[0] == 1:
+        value = ops.reshape(value, value.shape[1:])
+    offset = len(shape) - value.ndim
+    if offset < 0 or any(s not in (1, shape[a + offset]) for a, s in enumerate(value.shape)):
+        raise ShapeError(
+            f"[assign] a value of shape {value.shape} does not broadcast to {shape}, the shape of the elements "
+            "assigned; reshape it, or assign to others"
+        )
+    return ops.broadcast_to(value, shape)
+
+
+def _put_back(x: Node, region: Node, found: Subscript) -> Node:
+    """``x`` with its region replaced."""
+    region = ops.reshape(region, found.sizes)
+    if found.back:
+        region = ops.flip(region, found.back)
+    if found.flips:
+        flipped = ops.update_slice(ops.flip(x, found.flips), region, found.starts, found.strides)
+        return ops.flip(flipped, found.flips)
+    return ops.update_slice(x, region, found.starts, found.strides)
+
+
+def _value_node(value: TensorLike, x: Node) -> Node:
+    if isinstance(value, bool | int | float):
+        return scalar_node(value, x.dtype, "assign")
+    return as_node(value, x.dtype)
+
+
+def _masked(x: Node, mask: Node, value: Node, mode: Mode) -> Node:
+    """``x`` with one number assigned where a mask over its leading axes holds."""
+    mask = ops.reshape(mask, (*mask.shape, *(1,) * (x.ndim - mask.ndim)))
+    return ops.where(ops.broadcast_to(mask, x.shape), _COMBINE[mode](x, value), x)
+
+
+def assign(x: Node, subscript: object, value: TensorLike, mode: Mode = "set") -> Node:
+    """The node of ``x`` with the elements at ``subscript`` set to, or combined with, ``value``.
+
+    Raises:
+        ShapeError: if ``value`` does not broadcast to the elements.
+        LamellaIndexError, DTypeError: as for reading.
+    """
+    new = _value_node(value, x)
+    if new.ndim == 0 and is_single_mask(subscript, x.shape):
+        mask = subscript[0] if isinstance(subscript, tuple) else subscript
+        return _masked(x, as_node(mask), new, mode)  # type: ignore[arg-type]
+    found = parse(subscript, x.shape)
+    if not found.arrays:
+        fitted = _fitted(new, tuple(found.shape))
+        if mode != "set":
+            fitted = _COMBINE[mode](_region(x, found), fitted)
+        return _put_back(x, fitted, found)
+    region = _region(x, found)
+    shape = found.result_shape()
+    inner = len(shape) - (len(found.shape) - len(found.axes))
+    order = _moved(len(shape), inner, found.front)
+    updates = ops.permute(_fitted(new, shape), [order.index(axis) for axis in range(len(shape))])
+    if mode == "multiply":
+        updates = ops.multiply(ops.gather_nd(region, found.arrays, found.axes, found.checked), updates)
+        mode = "set"
+    region = ops.scatter_nd(region, found.arrays, found.axes, updates, mode, found.checked)
+    return _put_back(x, region, found)
+
+
+def setitem(x: TensorCore, subscript: object, value: TensorLike) -> None:
+    """``x[subscript] = value``: ``x`` stands for a new value from now on.
+
+    >>> import lamella as lm
+    >>> x = lm.zeros(3)
+    >>> setitem(x, 1, 5.0)
+    >>> x.tolist()
+    [0.0, 5.0, 0.0]
+    """
+    x.rebind(assign(node_of(x), subscript, value))
+
+
+class At:
+    """``x.at``: ``x.at[i].add(v)`` is a new tensor like ``x`` with elements changed; ``x`` stays.
+
+    >>> import lamella as lm
+    >>> lm.zeros(3).at[[0, 0, 2]].add(1.0).tolist()
+    [2.0, 0.0, 1.0]
+    """
+
+    __slots__ = ("_subscript", "_tensor")
+
+    def __init__(self, tensor: TensorCore, subscript: object = ...) -> None:
+        self._tensor = tensor
+        self._subscript = subscript
+
+    def __getitem__(self, subscript: object) -> At:
+        return At(self._tensor, subscript)
+
+    def _apply(self, value: TensorLike, mode: Mode) -> Tensor:
+        return wrap(assign(node_of(self._tensor), self._subscript, value, mode))
+
+    def get(self) -> Tensor:
+        """The elements."""
+        return getitem(self._tensor, self._subscript)  # type: ignore[arg-type]
+
+    def set(self, value: TensorLike) -> Tensor:
+        """With the elements replaced; of repeated indices the last wins."""
+        return self._apply(value, "set")
+
+    def add(self, value: TensorLike) -> Tensor:
+        """With ``value`` added; repeated indices accumulate."""
+        return self._apply(value, "add")
+
+    def multiply(self, value: TensorLike) -> Tensor:
+        """With the elements multiplied; a repeated index counts once."""
+        return self._apply(value, "multiply")
+
+    def max(self, value: TensorLike) -> Tensor:
+        """With the larger of element and ``value``."""
+        return self._apply(value, "max")
+
+    def min(self, value: TensorLike) -> Tensor:
+        """With the smaller of element and ``value``."""
+        return self._apply(value, "min")

@@ -1,0 +1,292 @@
+"""Products of vectors, matrices and more axes, and what is made of them.
+
+All products are contractions of one primitive: float16 and bfloat16 are summed in float32. Operands are promoted to one
+element type; bools are counted as int64.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from lamella import ops
+from lamella.dtypes import as_dtype, int64
+from lamella.errors import OptionError, ShapeError
+from lamella.ir.node import Node
+from lamella.tensor.axes import Axes, axes_of, axis_of, kept
+from lamella.tensor.core import wrap
+from lamella.tensor.einsum import contract_nodes, einsum
+from lamella.tensor.keywords import with_synonyms
+from lamella.tensor.manipulation import diagonal_node, matrix_transpose
+from lamella.tensor.operands import TensorLike, as_float, as_node, cast, pair, scalar_node
+
+if TYPE_CHECKING:
+    from lamella.tensor.tensor import Tensor
+
+__all__ = [
+    "cross", "diagonal", "dot", "einsum", "inner", "kron", "matmul", "matrix_norm", "matrix_power",
+    "matrix_transpose", "norm", "outer", "tensordot", "trace", "vecdot", "vector_norm",
+]  # fmt: skip
+
+
+def _numbers(name: str, x: TensorLike, y: TensorLike) -> tuple[Node, Node]:
+    a, b = pair(name, x, y)
+    return (cast(a, int64), cast(b, int64)) if a.dtype.kind == "b" else (a, b)
+
+
+def matmul(x: TensorLike, y: TensorLike, dtype: object = None) -> Tensor:
+    """The matrix product ``x @ y``; vectors are rows and columns, leading axes broadcast.
+
+    ``dtype`` is a wider element type for the result, as int32 of int8.
+
+    Raises:
+        ShapeError: if the inner sizes differ, or an operand is 0-d.
+
+    >>> matmul([[1, 2], [3, 4]], [1, 1]).tolist()
+    [3, 7]
+    """
+    a, b = _numbers("matmul", x, y)
+    return wrap(ops.matmul(a, b, None if dtype is None else as_dtype(dtype)))
+
+
+def dot(x: TensorLike, y: TensorLike) -> Tensor:
+    """The sum of products of two vectors; of more axes, the last of ``x`` with the last but one of ``y``.
+
+    >>> dot([1, 2], [3, 4]).item()
+    11
+    """
+    a, b = _numbers("dot", x, y)
+    if a.ndim == 0 or b.ndim == 0:
+        return wrap(ops.multiply(a, b))
+    if a.ndim <= 2 and b.ndim <= 2:
+        return wrap(ops.matmul(a, b))
+    left = list(range(a.ndim))
+    right = [a.ndim + i for i in range(b.ndim)]
+    right[max(b.ndim - 2, 0)] = left[-1]
+    out = left[:-1] + [label for label in right if label != left[-1]]
+    return wrap(contract_nodes("dot", a, b, left, right, out))
+
+
+def inner(x: TensorLike, y: TensorLike) -> Tensor:
+    """The sum of products over the last axes.
+
+    >>> inner([1, 2], [3, 4]).item()
+    11
+    """
+    a, b = _numbers("inner", x, y)
+    if a.ndim == 0 or b.ndim == 0:
+        return wrap(ops.multiply(a, b))
+    return tensordot(wrap(a), wrap(b), ((-1,), (-1,)))
+
+
+@with_synonyms
+def vecdot(x: TensorLike, y: TensorLike, axis: int = -1) -> Tensor:
+    """The sum of products along ``axis``, the others broadcast.
+
+    >>> vecdot([[1, 2], [3, 4]], [1, 1]).tolist()
+    [3, 7]
+    """
+    a, b = _numbers("vecdot", x, y)
+    product = ops.multiply(a, b)
+    return wrap(ops.reduce_sum(product, (axis_of("vecdot", axis, product.shape),)))
+
+
+def outer(x: TensorLike, y: TensorLike) -> Tensor:
+    """``result[i, j] = x[i] * y[j]`` of two vectors (flattened).
+
+    >>> outer([1, 2], [3, 4]).tolist()
+    [[3, 4], [6, 8]]
+    """
+    a, b = _numbers("outer", x, y)
+    column = ops.reshape(a, (a.size, 1))
+    return wrap(ops.multiply(column, ops.reshape(b, (1, b.size))))
+
+
+@with_synonyms
+def tensordot(
+    x: TensorLike, y: TensorLike, axis: int | Sequence[Sequence[int]] | Sequence[int] = 2
+) -> Tensor:
+    """The sum of products over pairs of axes: the last ``axis`` of ``x`` with the first of ``y``, or the listed ones.
+
+    ``axes`` is a synonym of ``axis``.
+
+    Raises:
+        ShapeError: if paired axes differ in size.
+
+    >>> tensordot([[1, 2], [3, 4]], [[1, 0], [0, 1]], 1).tolist()
+    [[1, 2], [3, 4]]
+    """
+    a, b = _numbers("tensordot", x, y)
+    if isinstance(axis, int):
+        first, second = list(range(a.ndim - axis, a.ndim)), list(range(axis))
+        if axis > min(a.ndim, b.ndim):
+            raise ShapeError(f"[tensordot] {axis} axes of shapes {a.shape} and {b.shape}; use fewer")
+    else:
+        lists = [list(part) if isinstance(part, Sequence) else [part] for part in axis]
+        first = [axis_of("tensordot", each, a.shape) for each in lists[0]]
+        second = [axis_of("tensordot", each, b.shape) for each in lists[1]]
+    if len(first) != len(second):
+        raise ShapeError(f"[tensordot] {len(first)} axes paired with {len(second)}; give as many")
+    left = list(range(a.ndim))
+    right = [a.ndim + i for i in range(b.ndim)]
+    for i, j in zip(first, second, strict=True):
+        right[j] = left[i]
+    out = [label for label in left + right if (label in left) != (label in right)]
+    return wrap(contract_nodes("tensordot", a, b, left, right, out))
+
+
+def kron(x: TensorLike, y: TensorLike) -> Tensor:
+    """The Kronecker product: every element of ``x`` times all of ``y``.
+
+    >>> kron([1, 2], [1, 10]).tolist()
+    [1, 10, 2, 20]
+    """
+    a, b = _numbers("kron", x, y)
+    ndim = max(a.ndim, b.ndim)
+    left = (1,) * (ndim - a.ndim) + a.shape
+    right = (1,) * (ndim - b.ndim) + b.shape
+    spread = ops.reshape(a, tuple(s for size in left for s in (size, 1)))
+    dense = ops.reshape(b, tuple(s for size in right for s in (1, size)))
+    total = tuple(m * n for m, n in zip(left, right, strict=True))
+    return wrap(ops.reshape(ops.multiply(spread, dense), total))
+
+
+@with_synonyms
+def cross(x: TensorLike, y: TensorLike, axis: int = -1) -> Tensor:
+    """The cross product of vectors of three components along ``axis``.
+
+    >>> cross([1, 0, 0], [0, 1, 0]).tolist()
+    [0, 0, 1]
+    """
+    from lamella.tensor.manipulation import roll
+
+    a, b = _numbers("cross", x, y)
+    if a.shape[axis_of("cross", axis, a.shape)] != 3 or b.shape[axis_of("cross", axis, b.shape)] != 3:
+        raise ShapeError(f"[cross] shapes {a.shape} and {b.shape} along axis {axis}: both need 3 components")
+    left, right = wrap(a), wrap(b)
+    return (  # type: ignore[no-any-return]
+        roll(left, -1, axis) * roll(right, 1, axis) - roll(left, 1, axis) * roll(right, -1, axis)
+    )
+
+
+def trace(x: TensorLike, offset: int = 0) -> Tensor:
+    """The sum of the diagonal of the last two axes.
+
+    >>> trace([[1, 2], [3, 4]]).item()
+    5
+    """
+    node = as_node(x)
+    if node.ndim < 2:
+        raise ShapeError(f"[trace] shape {node.shape} is no matrix; give at least two axes")
+    if node.dtype.kind != "f":
+        node = cast(node, int64)
+    found = diagonal_node(node, offset, node.ndim - 2, node.ndim - 1)
+    return wrap(ops.reduce_sum(found, (found.ndim - 1,)))
+
+
+def diagonal(x: TensorLike, offset: int = 0) -> Tensor:
+    """The diagonal of the last two axes (array-API's ``linalg.diagonal``).
+
+    >>> diagonal([[1, 2], [3, 4]]).tolist()
+    [1, 4]
+    """
+    node = as_node(x)
+    if node.ndim < 2:
+        raise ShapeError(f"[diagonal] shape {node.shape} is no matrix; give at least two axes")
+    return wrap(diagonal_node(node, offset, node.ndim - 2, node.ndim - 1))
+
+
+def matrix_power(x: TensorLike, n: int) -> Tensor:
+    """The matrix multiplied with itself, ``n`` >= 0 times in all.
+
+    >>> matrix_power([[1, 1], [0, 1]], 3).tolist()
+    [[1, 3], [0, 1]]
+    """
+    node = as_node(x)
+    if n < 0 or node.ndim < 2 or node.shape[-1] != node.shape[-2]:
+        raise ShapeError(
+            f"[matrix_power] shape {node.shape} to the power {n}: it takes square matrices and n >= 0; invert first"
+        )
+    size = node.shape[-2:]
+    found = cast(ops.equal(ops.iota(size, 0, int64), ops.iota(size, 1, int64)), node.dtype)
+    found = ops.broadcast_to(found, node.shape)
+    while n:
+        if n & 1:
+            found = ops.matmul(found, node)
+        node = ops.matmul(node, node) if n > 1 else node
+        n >>= 1
+    return wrap(found)
+
+
+def _norm_node(node: Node, order: float, axes: tuple[int, ...]) -> Node:
+    size = ops.abs(node)
+    if order == math.inf:
+        return ops.reduce_max(size, axes)
+    if order == -math.inf:
+        return ops.reduce_min(size, axes)
+    if order == 0:
+        some = ops.not_equal(node, ops.constant(0, node.dtype))
+        return ops.reduce_sum(cast(some, node.dtype), axes)
+    if order == 1:
+        return ops.reduce_sum(size, axes)
+    if order == 2:
+        return ops.sqrt(ops.reduce_sum(ops.square(node), axes))
+    power = scalar_node(order, node.dtype)
+    total = ops.reduce_sum(ops.pow(size, power), axes)
+    return ops.pow(total, ops.reciprocal(power))
+
+
+@with_synonyms
+def vector_norm(
+    x: TensorLike, axis: Axes = None, keepdims: bool = False, ord: float = 2
+) -> Tensor:
+    """``(sum |x|**ord)**(1/ord)`` over ``axis``; ``ord`` may be 0 (nonzero elements) or ±inf.
+
+    >>> vector_norm([3.0, 4.0]).item()
+    5.0
+    """
+    node = as_float(as_node(x))
+    axes = axes_of("norm", axis, node.shape)
+    found = _norm_node(node, ord, axes)
+    return wrap(ops.reshape(found, kept(node.shape, axes)) if keepdims else found)
+
+
+@with_synonyms
+def matrix_norm(x: TensorLike, keepdims: bool = False, ord: float | str = "fro") -> Tensor:
+    """A norm of the last two axes: "fro" (all elements), 1 and -1 (columns), inf and -inf (rows).
+
+    Raises:
+        OptionError: for the norms that need singular values.
+
+    >>> matrix_norm([[3.0, 0.0], [0.0, 4.0]]).item()
+    5.0
+    """
+    node = as_float(as_node(x))
+    if node.ndim < 2:
+        raise ShapeError(f"[matrix_norm] shape {node.shape} is no matrix; give at least two axes")
+    last = node.ndim - 1
+    if ord == "fro":
+        found = _norm_node(node, 2, (last - 1, last))
+    elif ord in (1, -1, math.inf, -math.inf):
+        along, over = (last - 1, last - 1) if ord in (1, -1) else (last, last - 1)
+        sums = ops.reduce_sum(ops.abs(node), (along,))
+        pick = ops.reduce_max if ord in (1, math.inf) else ops.reduce_min
+        found = pick(sums, (over,))
+    else:
+        raise OptionError(f"[matrix_norm] no norm {ord!r}; known: 'fro', 1, -1, inf, -inf")
+    return wrap(ops.reshape(found, kept(node.shape, (last - 1, last))) if keepdims else found)
+
+
+@with_synonyms
+def norm(
+    x: TensorLike, ord: float | str | None = None, axis: Axes = None, keepdims: bool = False
+) -> Tensor:
+    """The vector norm over ``axis`` (None: all elements), 2 by default; "fro" of all is the same.
+
+    >>> norm([[3.0, 0.0], [0.0, 4.0]]).item()
+    5.0
+    """
+    if isinstance(ord, str) and ord != "fro":
+        raise OptionError(f"[norm] no norm {ord!r}; known: numbers and 'fro'")
+    order = 2.0 if ord is None or isinstance(ord, str) else ord
+    return vector_norm(x, axis=axis, keepdims=keepdims, ord=order)  # type: ignore[no-any-return]

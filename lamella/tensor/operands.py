@@ -1,0 +1,211 @@
+"""From what a user passes to nodes: promotion, Python scalars as run-time arguments, fast recording.
+
+Input: tensors, arrays, lists, Python numbers. Output: nodes of one element type, or a recorded tensor. Python
+scalars are weak (array-API): they take the tensor's type when it can hold their kind; NumPy scalars count
+as Python ones. A Python scalar becomes a ``SCALAR`` leaf, so that a program serves all its values.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Union
+
+import numpy as np
+
+from lamella import dtypes, ops
+from lamella.dtypes import DType, as_dtype, bool_, default_float, float64, promote, promote_scalar
+from lamella.errors import OptionError
+from lamella.ir.dim import Dim, Size
+from lamella.ir.node import Node, gradient_mode
+from lamella.ops.base import PRIMITIVES, Primitive
+from lamella.ops.leaf import SCALAR
+from lamella.tensor.core import TensorCore, node_of, wrap
+from lamella.tensor.host import node_from_data, python_dtype
+from lamella.tensor.pending import traces
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from lamella.tensor.tensor import Tensor
+
+__all__ = [
+    "TensorLike", "arithmetic", "as_float", "as_node", "cast", "compare", "count_node", "pair",
+    "primitive", "scalar_node", "unary",
+]  # fmt: skip
+
+Scalar = bool | int | float
+TensorLike = Union["Tensor", "npt.NDArray[Any]", Scalar, Sequence[Any]]
+Builder = Callable[..., Node]
+
+_LIMITS: Final = {
+    d: (int(np.iinfo(d.numpy).min), int(np.iinfo(d.numpy).max)) for d in dtypes.INTEGERS
+}
+_OF_BOOLS: Final[dict[str, Builder]] = {
+    "add": ops.bitwise_or, "maximum": ops.bitwise_or,
+    "multiply": ops.bitwise_and, "minimum": ops.bitwise_and,
+}  # fmt: skip
+
+
+def primitive(name: str) -> Primitive:
+    """The instance of a primitive without fields, for recording it without its builder's checks."""
+    return PRIMITIVES[name]()
+
+
+def scalar_node(value: Scalar, dtype: DType, name: str = "scalar") -> Node:
+    """A Python number as a run-time argument of type ``dtype``.
+
+    Raises:
+        OptionError: for an integer outside the range of an integer ``dtype``.
+    """
+    kind = dtype.kind
+    if kind == "f":
+        value = float(value)
+    elif kind == "b":
+        value = bool(value)
+    else:
+        low, high = _LIMITS[dtype]
+        value = int(value)
+        if not low <= value <= high:
+            raise OptionError(
+                f"[{name}] {value} does not fit {dtype.name}, whose range is {low} to {high}; "
+                "cast the tensor to a wider type with .astype(...)"
+            )
+    node = Node(SCALAR, (), (), dtype)
+    node.value = value
+    return node
+
+
+def as_node(x: TensorLike, dtype: DType | None = None) -> Node:
+    """The node of an operand; arrays and lists are copied, so that changing them later changes nothing.
+
+    Args:
+        x: a tensor or anything :func:`lamella.tensor` takes.
+        dtype: what to cast it to; None keeps its own type.
+    """
+    if isinstance(x, TensorCore):
+        node = node_of(x)
+    elif isinstance(x, bool | int | float):
+        return scalar_node(x, dtype or python_dtype(x))
+    elif isinstance(x, np.generic):
+        return scalar_node(x.item(), dtype or as_dtype(x.dtype))
+    else:
+        node = node_from_data(x)
+    return node if dtype is None or node.dtype is dtype else ops.cast(node, dtype)
+
+
+def cast(node: Node, dtype: DType) -> Node:
+    """``node`` as ``dtype``."""
+    return node if node.dtype is dtype else ops.cast(node, dtype)
+
+
+def as_float(node: Node) -> Node:
+    """``node`` as a floating-point type: its own, or the default."""
+    return node if node.dtype.kind == "f" else ops.cast(node, default_float())
+
+
+def _number(x: object) -> Scalar | None:
+    """``x`` as a Python scalar when it is one (or a NumPy one), else None."""
+    if isinstance(x, bool | int | float):
+        return float(x) if isinstance(x, np.float64) else x
+    if isinstance(x, np.generic):
+        value = x.item()
+        return value if isinstance(value, bool | int | float) else None
+    return None
+
+
+def pair(name: str, x: TensorLike, y: TensorLike) -> tuple[Node, Node]:
+    """Both operands as nodes of the promoted element type; shapes are left alone.
+
+    Raises:
+        DTypeError: for types without a common one.
+    """
+    left, right = _number(x), _number(y)
+    if left is not None and right is not None:
+        dtype = promote(python_dtype(left), python_dtype(right))
+        return scalar_node(left, dtype, name), scalar_node(right, dtype, name)
+    if right is not None:
+        a = as_node(x)
+        dtype = promote_scalar(a.dtype, right)
+        return cast(a, dtype), scalar_node(right, dtype, name)
+    if left is not None:
+        b = as_node(y)
+        dtype = promote_scalar(b.dtype, left)
+        return scalar_node(left, dtype, name), cast(b, dtype)
+    a, b = as_node(x), as_node(y)
+    if a.dtype is not b.dtype:
+        dtype = promote(a.dtype, b.dtype)
+        a, b = cast(a, dtype), cast(b, dtype)
+    return a, b
+
+
+def unary(op: Primitive, builder: Builder, x: TensorLike) -> Tensor:
+    """Record a floating-point function of one operand; integers are cast to the default float first."""
+    if not traces and isinstance(x, TensorCore):
+        source = x.node
+        if source.dtype.kind == "f":
+            node = Node(op, (source,), source.shape, source.dtype)
+            if source.tracked and gradient_mode.enabled:
+                node.tracked = True
+            return wrap(node)
+    return wrap(builder(as_float(as_node(x))))
+
+
+def arithmetic(op: Primitive, builder: Builder, x: TensorLike, y: TensorLike) -> Tensor:
+    """Record arithmetic on two operands; the fast path is equal shapes and types, or a Python number.
+
+    Of bools, sums and products are logical or and and, as in NumPy.
+    """
+    if not traces and isinstance(x, TensorCore):
+        a = x.node
+        dtype = a.dtype
+        if isinstance(y, TensorCore):
+            b = y.node
+            if b.dtype is dtype and a.shape == b.shape and dtype.kind != "b":
+                node = Node(op, (a, b), a.shape, dtype)
+                if (a.tracked or b.tracked) and gradient_mode.enabled and dtype.kind == "f":
+                    node.tracked = True
+                return wrap(node)
+        elif dtype.kind == "f" and (type(y) is float or type(y) is int):
+            b = Node(SCALAR, (), (), dtype)
+            b.value = float(y)
+            node = Node(op, (a, b), a.shape, dtype)
+            if a.tracked and gradient_mode.enabled:
+                node.tracked = True
+            return wrap(node)
+    a, b = pair(op.name, x, y)
+    if a.dtype is bool_ and op.name in _OF_BOOLS:
+        builder = _OF_BOOLS[op.name]
+    return wrap(builder(a, b))
+
+
+def compare(op: Primitive, builder: Builder, x: TensorLike, y: TensorLike) -> Tensor:
+    """Record a comparison of two operands; the result is bool."""
+    if not traces and isinstance(x, TensorCore):
+        a = x.node
+        if isinstance(y, TensorCore):
+            b = y.node
+            if b.dtype is a.dtype and a.shape == b.shape:
+                return wrap(Node(op, (a, b), a.shape, bool_))
+        elif a.dtype.kind == "f" and (type(y) is float or type(y) is int):
+            b = Node(SCALAR, (), (), a.dtype)
+            b.value = float(y)
+            return wrap(Node(op, (a, b), a.shape, bool_))
+    return wrap(builder(*pair(op.name, x, y)))
+
+
+def count_node(sizes: Sequence[Size], dtype: DType) -> Node:
+    """The product of sizes as a 0-d node: a run-time argument, or a computed count for symbolic sizes."""
+    total: int = 1
+    symbolic: list[Size] = []
+    for size in sizes:
+        if isinstance(size, Dim):
+            symbolic.append(size)
+        else:
+            total *= size
+    node = Node(SCALAR, (), (), dtype)
+    node.value = float(total) if dtype.kind == "f" else total
+    if symbolic:
+        exact = float64 if dtype.kind == "f" else dtype
+        ones = ops.full(1, tuple(symbolic), exact)
+        counted = ops.reduce_sum(ones, tuple(range(len(symbolic))))
+        node = ops.multiply(node, cast(counted, dtype))
+    return node

@@ -1,0 +1,203 @@
+"""What waits to be computed, and when it is.
+
+Input: handles noted as operations are recorded. Output: their nodes hold values.
+Looking at any value computes every live pending handle together, so a training step is one program.
+A loop that never looks flushes by itself: past :data:`SOFT_LIMIT` noted handles, as soon as an operation is
+recorded at the place where the first one after the last flush was (so that every iteration gives the
+same structure), and at four times that number anywhere.
+
+Traces: while a transformation runs a user's function, it registers a :class:`Trace` for its thread. Every
+recording function tells it which handles are read and rebound; nothing recorded meanwhile is noted.
+
+Invariant: ``noted`` holds weak references only, so a value nobody holds is never computed for its own sake.
+"""
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from threading import get_ident
+from types import FrameType
+from typing import TYPE_CHECKING, Final, Protocol
+from weakref import ref
+
+from lamella.errors import TraceError
+from lamella.ir.node import Node, topological
+
+if TYPE_CHECKING:
+    from lamella.tensor.core import TensorCore
+
+__all__ = [
+    "SOFT_LIMIT", "Trace", "compute", "current_trace", "flush", "note", "noted", "placeholder_in",
+    "set_trace", "traces",
+]  # fmt: skip
+
+SOFT_LIMIT: Final = 512
+HARD_LIMIT: Final = 4 * SOFT_LIMIT
+_PACKAGE: Final = __file__.rsplit("tensor", 1)[0]
+_DEPTH: Final = 48  # frames of a recording site that are compared
+
+Site = tuple[tuple[object, int], ...]
+
+
+class Trace(Protocol):
+    """What a transformation learns while it runs a user's function. Each call comes before the act."""
+
+    def touch(self, tensor: TensorCore) -> None:
+        """An operation is about to read ``tensor.node`` (the trace may replace it first)."""
+
+    def rebind(self, tensor: TensorCore) -> None:
+        """``tensor.node`` is about to be replaced, as by ``x += 1``."""
+
+    def created(self, tensor: TensorCore) -> None:
+        """``tensor`` is a new handle on the result of an operation (called once its node is set)."""
+
+    def value(self, tensor: TensorCore) -> None:
+        """The value of ``tensor`` is about to be looked at; raise TraceError where that is unfaithful."""
+
+    def read_grad(self, tensor: TensorCore) -> None:
+        """``tensor.grad`` is about to be read."""
+
+    def write_grad(self, tensor: TensorCore) -> None:
+        """``tensor.grad`` is about to be set or accumulated into."""
+
+
+traces: Final[dict[int, Trace]] = {}  # by thread; empty almost always, which is the fast path
+noted: Final[list[ref[TensorCore]]] = []
+_lock: Final = threading.RLock()
+_limit = 0  # number of noted handles at which the recording site is looked at
+_site: Site = ()  # of the first operation recorded after the last flush
+evaluator: Callable[[Sequence[Node]], None] | None = None
+
+
+def set_trace(trace: Trace | None) -> Trace | None:
+    """Make ``trace`` the one of this thread (None: no trace) and return the one it replaces."""
+    thread = get_ident()
+    previous = traces.pop(thread, None)
+    if trace is not None:
+        traces[thread] = trace
+    return previous
+
+
+def current_trace() -> Trace | None:
+    """The trace of this thread, if a transformation is running a function in it."""
+    return traces.get(get_ident()) if traces else None
+
+
+def note(tensor: TensorCore) -> None:
+    """Remember a handle whose node is pending; may compute what is pending when there is much."""
+    noted.append(ref(tensor))
+    if len(noted) > _limit:
+        _consider()
+
+
+def _recording_site() -> Site:
+    """The stack of the recording operation, from the first frame outside the package outwards and inwards."""
+    frame: FrameType | None = sys._getframe(3)
+    found: list[tuple[object, int]] = []
+    while frame is not None and len(found) < _DEPTH:
+        found.append((frame.f_code, frame.f_lasti))
+        frame = frame.f_back
+    return tuple(found)
+
+
+def _consider() -> None:
+    """Called by an operation that finds ``_limit`` passed: the first after a flush, or any when there is much."""
+    global _limit, _site
+    if _limit == 0:
+        _limit, _site = SOFT_LIMIT, _recording_site()
+    elif len(noted) >= HARD_LIMIT or _recording_site() == _site:
+        newest = noted.pop()  # the operation being recorded starts the next structure
+        flush()
+        noted.append(newest)
+        _limit = SOFT_LIMIT
+
+
+def placeholder_in(node: Node) -> bool:
+    """Whether the value of ``node`` depends on an input of a function being transformed."""
+    return any(part.op.name == "placeholder" and part.value is None for part in topological([node]))
+
+
+def _evaluate(nodes: Sequence[Node]) -> None:
+    global evaluator
+    if evaluator is None:
+        from lamella.runtime.evaluate import evaluate
+
+        evaluator = evaluate
+    evaluator(nodes)
+
+
+def _refuse_traced(node: Node, looked_at: str) -> None:
+    if placeholder_in(node):
+        raise TraceError(
+            f"[{looked_at}] the value of a {node.dtype.name}{list(node.shape)} tensor was looked at inside a "
+            "function being transformed (jit, vmap), where it has no value yet; use lm.where, lm.cond or "
+            "lm.while_loop instead of Python branches on it, or return it and look at it outside"
+        )
+
+
+def compute(nodes: Sequence[Node], looked_at: str = "value") -> None:
+    """Give the given nodes their values, and nothing else.
+
+    Raises:
+        TraceError: if a value depends on an input of a function being transformed.
+    """
+    waiting = [node for node in nodes if node.value is None]
+    for node in waiting:
+        _refuse_traced(node, looked_at)
+    if waiting:
+        with _lock:
+            _evaluate(waiting)
+
+
+def flush(node: Node | None = None, looked_at: str = "value") -> None:
+    """Compute every live pending handle, and ``node``, together.
+
+    When the joint program fails (an index out of range, no memory) each node is computed by itself, so that
+    only what depends on the fault raises: ``node``'s own error, or the first one if no node is given.
+    """
+    if node is not None and current_trace() is not None:
+        compute([node], looked_at)
+        return
+    with _lock:
+        waiting = _take()
+        if node is not None and node.value is None and all(node is not other for other in waiting):
+            waiting.append(node)
+        if not waiting:
+            return
+        try:
+            _evaluate(waiting)
+        except Exception as fault:
+            if len(waiting) == 1:
+                _refuse_traced(waiting[0], looked_at)
+                raise
+            _separately(waiting, node, fault, looked_at)
+
+
+def _take() -> list[Node]:
+    """The pending nodes of live noted handles, once each; ``noted`` is empty afterwards."""
+    global _limit
+    handles = [reference() for reference in noted]
+    noted.clear()
+    _limit = 0
+    found: dict[int, Node] = {}
+    for handle in handles:
+        if handle is not None and handle.node.value is None:
+            found[id(handle.node)] = handle.node
+    return list(found.values())
+
+
+def _separately(
+    waiting: Sequence[Node], node: Node | None, fault: Exception, looked_at: str
+) -> None:
+    failure: Exception | None = None
+    for each in waiting:
+        if each.value is not None:
+            continue
+        try:
+            compute([each], looked_at)
+        except Exception as error:
+            if each is node or (node is None and failure is None):
+                failure = error
+    if failure is not None:
+        raise failure from fault

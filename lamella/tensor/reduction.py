@@ -1,0 +1,369 @@
+"""Reductions over axes, and running sums, products and extremes along one.
+
+Every function takes ``axis`` (an int, several, or None for all; ``dim`` is a synonym) and, where the axis goes
+away, ``keepdims`` (``keepdim``), which leaves it with size 1. float16 and bfloat16 accumulate in float32.
+Sums run in a fixed order, so that results do not depend on the number of threads.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from lamella import ops
+from lamella.dtypes import DType, as_dtype, bool_, float32, int64, uint64
+from lamella.errors import ShapeError
+from lamella.ir.dim import Shape
+from lamella.ir.node import Node
+from lamella.tensor.axes import Axes, axes_of, axis_of, kept
+from lamella.tensor.core import wrap
+from lamella.tensor.keywords import with_synonyms
+from lamella.tensor.operands import TensorLike, as_float, as_node, cast, count_node, scalar_node
+
+if TYPE_CHECKING:
+    from lamella.tensor.tensor import Tensor
+
+__all__ = [
+    "all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "cummax", "cummin",
+    "cumprod", "cumsum", "logsumexp", "max", "mean", "median", "min", "prod", "quantile", "std", "sum",
+    "var",
+]  # fmt: skip
+
+
+def _shaped(node: Node, shape: Shape, axes: tuple[int, ...], keepdims: bool) -> Node:
+    return ops.reshape(node, kept(shape, axes)) if keepdims else node
+
+
+def _sum_dtype(dtype: DType, wanted: object) -> DType:
+    """What sums and products of ``dtype`` are: integers at least 64 bits wide."""
+    if wanted is not None:
+        return as_dtype(wanted)
+    return dtype if dtype.kind == "f" else uint64 if dtype.kind == "u" else int64
+
+
+@with_synonyms
+def sum(x: TensorLike, axis: Axes = None, dtype: object = None, keepdims: bool = False) -> Tensor:
+    """The sum over ``axis``; of integers and bools as int64 (uint64 of unsigned ones).
+
+    >>> sum([[1, 2], [3, 4]], axis=0).tolist()
+    [4, 6]
+    """
+    node = as_node(x)
+    axes = axes_of("sum", axis, node.shape)
+    total = ops.reduce_sum(cast(node, _sum_dtype(node.dtype, dtype)), axes)
+    return wrap(_shaped(total, node.shape, axes, keepdims))
+
+
+@with_synonyms
+def prod(x: TensorLike, axis: Axes = None, dtype: object = None, keepdims: bool = False) -> Tensor:
+    """The product over ``axis``; of integers and bools as int64 (uint64 of unsigned ones).
+
+    >>> prod([[1, 2], [3, 4]]).item()
+    24
+    """
+    node = as_node(x)
+    axes = axes_of("prod", axis, node.shape)
+    total = ops.reduce_prod(cast(node, _sum_dtype(node.dtype, dtype)), axes)
+    return wrap(_shaped(total, node.shape, axes, keepdims))
+
+
+def mean_node(node: Node, axes: tuple[int, ...], keepdims: bool = False) -> Node:
+    """The mean of a floating-point node, accumulated in at least float32."""
+    narrow = node.dtype.bits < 32
+    wide = cast(node, float32) if narrow else node
+    total = ops.reduce_sum(wide, axes)
+    count = count_node([node.shape[axis] for axis in axes], wide.dtype)
+    return _shaped(cast(ops.divide(total, count), node.dtype), node.shape, axes, keepdims)
+
+
+@with_synonyms
+def mean(x: TensorLike, axis: Axes = None, dtype: object = None, keepdims: bool = False) -> Tensor:
+    """The mean ``sum(x) / n`` over ``axis``; of integers as float32, of nothing nan.
+
+    >>> mean([[1.0, 2.0], [3.0, 4.0]], axis=1).tolist()
+    [1.5, 3.5]
+    """
+    node = as_node(x)
+    node = as_float(node) if dtype is None else cast(node, as_dtype(dtype))
+    return wrap(mean_node(node, axes_of("mean", axis, node.shape), keepdims))
+
+
+def _variance(name: str, x: TensorLike, axis: Axes, correction: float, keepdims: bool) -> Node:
+    node = as_float(as_node(x))
+    axes = axes_of(name, axis, node.shape)
+    wide = cast(node, float32) if node.dtype.bits < 32 else node
+    away = ops.square(ops.subtract(wide, mean_node(wide, axes, keepdims=True)))
+    count = count_node([node.shape[axis] for axis in axes], wide.dtype)
+    if correction:
+        count = ops.subtract(count, scalar_node(correction, wide.dtype))
+        count = ops.maximum(count, ops.constant(0.0, wide.dtype))
+    variance = ops.divide(ops.reduce_sum(away, axes), count)
+    return _shaped(cast(variance, node.dtype), node.shape, axes, keepdims)
+
+
+@with_synonyms
+def var(
+    x: TensorLike, axis: Axes = None, *, correction: float = 0, keepdims: bool = False
+) -> Tensor:
+    """The variance ``sum((x - mean)²) / (n - correction)`` over ``axis``, in two passes.
+
+    ``correction`` is 0 by default, as in the array-API standard; ``unbiased=True`` or ``correction=1`` is PyTorch's
+    default.
+
+    >>> var([1.0, 2.0, 3.0, 4.0]).item()
+    1.25
+    """
+    return wrap(_variance("var", x, axis, correction, keepdims))
+
+
+@with_synonyms
+def std(
+    x: TensorLike, axis: Axes = None, *, correction: float = 0, keepdims: bool = False
+) -> Tensor:
+    """The standard deviation, the square root of :func:`var`.
+
+    >>> std([1.0, 3.0]).item()
+    1.0
+    """
+    return wrap(ops.sqrt(_variance("std", x, axis, correction, keepdims)))
+
+
+def _extreme(
+    name: str, builder: Callable[..., Node], x: TensorLike, axis: Axes, keepdims: bool
+) -> Tensor:
+    node = as_node(x)
+    axes = axes_of(name, axis, node.shape)
+    if 0 in [node.shape[axis] for axis in axes]:
+        raise ShapeError(
+            f"[{name}] shape {node.shape} over axes {axes} has no elements, and so no {name}; "
+            "reduce over an axis that is not empty"
+        )
+    return wrap(_shaped(builder(node, axes), node.shape, axes, keepdims))
+
+
+@with_synonyms
+def max(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The largest element over ``axis``; nan wins. Equal largest elements share the gradient.
+
+    The values only, as in the array-API standard; :func:`argmax` gives the positions.
+
+    Raises:
+        ShapeError: over nothing.
+
+    >>> max([[1, 5], [3, 2]], axis=0).tolist()
+    [3, 5]
+    """
+    return _extreme("max", ops.reduce_max, x, axis, keepdims)
+
+
+@with_synonyms
+def min(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The smallest element over ``axis``; nan wins. Equal smallest elements share the gradient.
+
+    Raises:
+        ShapeError: over nothing.
+
+    >>> min([[1, 5], [3, 2]], axis=0).tolist()
+    [1, 2]
+    """
+    return _extreme("min", ops.reduce_min, x, axis, keepdims)
+
+
+amax, amin = max, min
+
+
+def _truth(x: TensorLike) -> Node:
+    node = as_node(x)
+    return node if node.dtype is bool_ else ops.not_equal(node, ops.constant(0, node.dtype))
+
+
+@with_synonyms
+def any(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """Whether an element over ``axis`` is nonzero.
+
+    >>> any([[0, 1], [0, 0]], axis=1).tolist()
+    [True, False]
+    """
+    node = _truth(x)
+    axes = axes_of("any", axis, node.shape)
+    return wrap(_shaped(ops.reduce_any(node, axes), node.shape, axes, keepdims))
+
+
+@with_synonyms
+def all(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """Whether every element over ``axis`` is nonzero.
+
+    >>> all([[1, 1], [0, 1]], axis=1).tolist()
+    [True, False]
+    """
+    node = _truth(x)
+    axes = axes_of("all", axis, node.shape)
+    return wrap(_shaped(ops.reduce_all(node, axes), node.shape, axes, keepdims))
+
+
+@with_synonyms
+def count_nonzero(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The number of nonzero elements over ``axis``, as int64.
+
+    >>> count_nonzero([1, 0, 2]).item()
+    2
+    """
+    node = cast(_truth(x), int64)
+    axes = axes_of("count_nonzero", axis, node.shape)
+    return wrap(_shaped(ops.reduce_sum(node, axes), node.shape, axes, keepdims))
+
+
+def _position(
+    name: str, builder: Callable[..., Node], x: TensorLike, axis: int | None, keepdims: bool
+) -> Tensor:
+    node = as_node(x)
+    shape = node.shape
+    if axis is None:
+        node, axes = ops.reshape(node, (-1,) if 0 not in shape else (0,)), tuple(range(len(shape)))
+        position = 0
+    else:
+        position = axis_of(name, axis, shape)
+        axes = (position,)
+    if node.shape[position] == 0:
+        raise ShapeError(
+            f"[{name}] shape {shape} has no elements along axis {axis}, and so no position; "
+            "use an axis that is not empty"
+        )
+    return wrap(_shaped(builder(node, position), shape, axes, keepdims))
+
+
+@with_synonyms
+def argmax(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """The position of the first largest element along ``axis`` (None: in the flattened tensor), int64.
+
+    >>> argmax([[1, 5], [7, 2]], axis=1).tolist()
+    [1, 0]
+    """
+    return _position("argmax", ops.argmax, x, axis, keepdims)
+
+
+@with_synonyms
+def argmin(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """The position of the first smallest element along ``axis`` (None: in the flattened tensor), int64.
+
+    >>> argmin([[1, 5], [7, 2]], axis=1).tolist()
+    [0, 1]
+    """
+    return _position("argmin", ops.argmin, x, axis, keepdims)
+
+
+@with_synonyms
+def logsumexp(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """``log(sum(exp(x)))`` over ``axis``, without overflow: the largest element is taken out first.
+
+    >>> logsumexp([1000.0, 1000.0]).item() - 1000.0 - math.log(2) < 1e-4
+    True
+    """
+    node = as_float(as_node(x))
+    axes = axes_of("logsumexp", axis, node.shape)
+    zero = ops.constant(0.0, node.dtype)
+    top = ops.stop_gradient(ops.reshape(ops.reduce_max(node, axes), kept(node.shape, axes)))
+    top = ops.where(ops.isfinite(top), top, zero)
+    total = ops.reduce_sum(ops.exp(ops.subtract(node, top)), axes)
+    return wrap(_shaped(
+        ops.add(ops.log(total), ops.reshape(top, total.shape)), node.shape, axes, keepdims
+    ))  # fmt: skip
+
+
+# -- order statistics ------------------------------------------------------------------------------
+@with_synonyms
+def median(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """The middle element along ``axis``, or the mean of the two middle ones.
+
+    >>> median([3.0, 1.0, 2.0, 10.0]).item()
+    2.5
+    """
+    return quantile(x, 0.5, axis=axis, keepdims=keepdims)
+
+
+@with_synonyms
+def quantile(
+    x: TensorLike, q: float, axis: int | None = None, keepdims: bool = False
+) -> Tensor:
+    """The element below which a fraction ``q`` (in [0, 1]) of those along ``axis`` lies, interpolated linearly.
+
+    >>> quantile([0.0, 1.0, 2.0, 3.0], 0.5).item()
+    1.5
+    """
+    node = as_float(as_node(x))
+    shape = node.shape
+    flat = axis is None
+    place = 0 if axis is None else axis_of("quantile", axis, shape)
+    axes = tuple(range(len(shape))) if flat else (place,)
+    ordered = ops.sort(ops.reshape(node, (-1,)) if flat else node, place)
+    last = int(ordered.shape[place]) - 1
+    if last < 0 or not 0 <= q <= 1:
+        raise ShapeError(
+            f"[quantile] q = {q} of {last + 1} elements: q lies in [0, 1] and there must be an element; "
+            "check both"
+        )
+    below = math.floor(q * last)
+    above = below + 1 if below < last else below
+    low, high = _at(ordered, place, below), _at(ordered, place, above)
+    weight = scalar_node(q * last - below, node.dtype)
+    value = ops.add(low, ops.multiply(weight, ops.subtract(high, low)))
+    return wrap(_shaped(value, shape, axes, keepdims))
+
+
+def _at(node: Node, axis: int, position: int) -> Node:
+    """Element ``position`` along ``axis``."""
+    start = scalar_node(position, int64)
+    zero = scalar_node(0, int64)
+    starts = [start if each == axis else zero for each in range(node.ndim)]
+    sizes = tuple(1 if each == axis else size for each, size in enumerate(node.shape))
+    taken = ops.slice(node, starts, sizes, (1,) * node.ndim)
+    return ops.reshape(taken, node.shape[:axis] + node.shape[axis + 1 :])
+
+
+# -- running ---------------------------------------------------------------------------------------
+def _running(name: str, builder: Callable[..., Node], node: Node, axis: int | None) -> Tensor:
+    if axis is None:
+        node, axis = ops.reshape(node, (-1,) if 0 not in node.shape else (0,)), 0
+    return wrap(builder(node, axis_of(name, axis, node.shape)))
+
+
+@with_synonyms
+def cumsum(x: TensorLike, axis: int | None = None, dtype: object = None) -> Tensor:
+    """The running sum along ``axis`` (None: of the flattened tensor).
+
+    >>> cumsum([1, 2, 3]).tolist()
+    [1, 3, 6]
+    """
+    node = as_node(x)
+    return _running("cumsum", ops.cumsum, cast(node, _sum_dtype(node.dtype, dtype)), axis)
+
+
+@with_synonyms
+def cumprod(x: TensorLike, axis: int | None = None, dtype: object = None) -> Tensor:
+    """The running product along ``axis`` (None: of the flattened tensor).
+
+    >>> cumprod([1, 2, 3]).tolist()
+    [1, 2, 6]
+    """
+    node = as_node(x)
+    return _running("cumprod", ops.cumprod, cast(node, _sum_dtype(node.dtype, dtype)), axis)
+
+
+@with_synonyms
+def cummax(x: TensorLike, axis: int | None = None) -> Tensor:
+    """The largest element so far along ``axis``.
+
+    >>> cummax([1, 3, 2]).tolist()
+    [1, 3, 3]
+    """
+    return _running("cummax", ops.cummax, as_node(x), axis)
+
+
+@with_synonyms
+def cummin(x: TensorLike, axis: int | None = None) -> Tensor:
+    """The smallest element so far along ``axis``.
+
+    >>> cummin([3, 1, 2]).tolist()
+    [3, 1, 1]
+    """
+    return _running("cummin", ops.cummin, as_node(x), axis)
