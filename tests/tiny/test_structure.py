@@ -10,8 +10,6 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDERS = ("lamella", "tests", "tools", "benchmarks", "examples")
 FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
@@ -37,25 +35,25 @@ def functions(path: Path) -> Iterator[tuple[str, int]]:
             yield f"{name(path)}:{node.lineno} {node.name}", size
 
 
-@pytest.mark.parametrize("path", FILES, ids=name)
-def test_file_is_short(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= LINES_PER_FILE
+def test_files_are_short() -> None:
+    lines = {name(p): len(p.read_text(encoding="utf-8").splitlines()) for p in FILES}
+    assert {where: count for where, count in lines.items() if count > LINES_PER_FILE} == {}
 
 
-@pytest.mark.parametrize("path", [p for p in FILES if p.stat().st_size], ids=name)
-def test_file_says_its_purpose(path: Path) -> None:
-    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+def test_files_say_their_purpose() -> None:
+    trees = {name(p): ast.parse(p.read_text(encoding="utf-8")) for p in FILES if p.stat().st_size}
+    assert [where for where, tree in trees.items() if not ast.get_docstring(tree)] == []
 
 
-@pytest.mark.parametrize("path", FILES, ids=name)
-def test_nothing_is_left_to_do_in_comments(path: Path) -> None:
-    source = path.read_text(encoding="utf-8")
-    comments = [
-        t
-        for t in tokenize.generate_tokens(io.StringIO(source).readline)
-        if t.type == tokenize.COMMENT
-    ]
-    assert [t.string for t in comments if LEFT_TO_DO.search(t.string)] == []
+def comments(path: Path) -> Iterator[str]:
+    source = io.StringIO(path.read_text(encoding="utf-8"))
+    for token in tokenize.generate_tokens(source.readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
+
+
+def test_nothing_is_left_to_do_in_comments() -> None:
+    assert [(name(p), c) for p in FILES for c in comments(p) if LEFT_TO_DO.search(c)] == []
 
 
 def test_no_function_is_long() -> None:
