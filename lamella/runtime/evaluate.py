@@ -24,7 +24,7 @@ from lamella.runtime.buffer import Buffer
 from lamella.runtime.launch import pack_scalar
 from lamella.runtime.program import Executable, target
 
-__all__ = ["compiled_count", "evaluate", "forget_programs"]
+__all__ = ["compiled_count", "compile_program", "evaluate", "forget_programs", "too_large"]
 
 Pattern = tuple[int | str, ...]
 
@@ -191,7 +191,7 @@ def _find(graph: Graph, roots: Sequence[Node]) -> tuple[Executable, tuple[int, .
         if opened is not None:
             return opened
     structure.last = graph.sizes
-    structure.exact[graph.sizes] = made = _compile(roots, graph.inputs, graph.scalars)
+    structure.exact[graph.sizes] = made = compile_program(roots, graph.inputs, graph.scalars)
     return made, ()
 
 
@@ -243,12 +243,13 @@ def _compile_open(graph: Graph, roots: Sequence[Node], pattern: Sequence[int | s
         copy = Node(node.op, sources, shape, node.dtype)
         copy.value, copy.site = node.value, node.site
         new[node] = copy
-    return _compile(
+    return compile_program(
         [new[n] for n in roots], [new[n] for n in graph.inputs], [new[n] for n in graph.scalars]
     )
 
 
-def _compile(roots: Sequence[Node], inputs: Sequence[Node], scalars: Sequence[Node]) -> Executable:
+def compile_program(roots: Sequence[Node], inputs: Sequence[Node], scalars: Sequence[Node]) -> Executable:
+    """The program of ``roots`` with the given leaves as its arguments, in order."""
     global _compiled
     started = time.perf_counter()
     skip = frozenset(name for name in config.skip_passes.split(",") if name)
@@ -268,7 +269,7 @@ def _run(graph: Graph, roots: Sequence[Node], executable: Executable, symbols: t
     try:
         made = [memory.empty(nbytes) for nbytes in at.nbytes]
     except MemoryError as error:
-        raise _too_large(roots, error) from None
+        raise too_large(roots, error) from None
     inputs = [node.value.ptr for node in graph.inputs]  # type: ignore[attr-defined]
     words = [pack_scalar(node.value, node.dtype) for node in graph.scalars]  # type: ignore[arg-type]
     executable.run(inputs, words, [b.ptr for b in made], at)
@@ -278,7 +279,9 @@ def _run(graph: Graph, roots: Sequence[Node], executable: Executable, symbols: t
         _settle(node, value)
 
 
-def _too_large(roots: Sequence[Node], error: MemoryError) -> OutOfMemoryError:
+def too_large(roots: Sequence[Node], error: MemoryError) -> OutOfMemoryError:
+    """The error for results that do not fit, naming the largest."""
+
     def nbytes(node: Node) -> int:
         return int(node.size) * node.dtype.itemsize
 
