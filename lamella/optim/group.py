@@ -1,8 +1,9 @@
 """Hyper-parameters that may change between the calls of a compiled step without a retrace.
 
-A :class:`ParamGroup` reads like PyTorch's dict. Each number in it (also inside tuples) is kept a second time as a 0-d
-float64 tensor, which is what an update computes with: inside ``jit`` it is state like a parameter. What cannot be a
-tensor (flags, None, and whether a number is zero, which decides what is computed) counts as a change of structure:
+A :class:`ParamGroup` reads like PyTorch's dict. Each number in it (also inside tuples) is kept a
+second time as a 0-d float64 tensor, which is what an update computes with: inside ``jit`` it is
+state like a parameter. What cannot be a tensor (flags, None, and whether a number is zero, which
+decides what is computed) counts as a change of structure:
 it bumps ``lamella.nn.module.epoch``, which makes traced functions look again.
 
 Invariant: ``group.number(name)`` equals ``group[name]``.
@@ -66,11 +67,18 @@ class ParamGroup(dict[str, Any]):
         """
         return self._handles[name]
 
+    def jit_guard(self) -> list[tuple[str, object]]:
+        """What a compiled step has baked in of the options: all that is no number, and which numbers are zero."""
+        return [
+            (name, _pattern(value) if _is_numeric(value) else len(value) if name == "params" else value)
+            for name, value in self.items()
+        ]
+
     def _hold(self, name: str, value: Any) -> None:
         if current_trace() is not None:
             raise TraceError(
-                f"[optim] param_groups[...][{name!r}] was set inside a function being transformed, where its value "
-                "would be frozen; set it between calls, which needs no retrace"
+                f"[optim] param_groups[...][{name!r}] was set inside a function being transformed, "
+                "where its value would be frozen; set it between calls, which needs no retrace"
             )
         values = value if isinstance(value, tuple) else (value,)
         held = self._handles.get(name)

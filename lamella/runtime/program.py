@@ -23,7 +23,7 @@ from lamella.errors import LamellaIndexError, OutOfMemoryError
 from lamella.ir.dim import Dim, bind
 from lamella.ir.loops import Kernel
 from lamella.runtime import buffer as memory
-from lamella.runtime import disk
+from lamella.runtime import disk, threads
 from lamella.runtime.launch import Launch, Plan, SlotValue
 
 __all__ = ["Executable", "kernel_addresses", "target"]
@@ -100,16 +100,17 @@ class Executable:
         )  # fmt: skip
         self._extra_slot = first_fault + len(blueprint.faults)
         scratch = [scratch_bytes(kernel) for kernel in blueprint.kernels]
-        self._scratch = max(scratch, default=0)  # kernels with this much of it run on one thread, one after the other
+        copies = threads.num_threads()
+        self._scratch = copies * max(scratch, default=0)  # launches follow one another, so they share it
         if self._scratch:
             self._extra_slot += 1
         launches = []
         for step in blueprint.steps:
             extent = step.extent if isinstance(step.extent, int) else self._extra(step.extent)
             name = blueprint.kernels[step.kernel].name
-            alone = scratch[step.kernel] > 0
-            slots = (*step.slots, self._extra_slot - 1) if alone else step.slots
-            launches.append(Launch(addresses[step.kernel], extent, slots, 0 if alone else step.grain, name))
+            own = scratch[step.kernel]
+            slots = (*step.slots, self._extra_slot - 1) if own else step.slots
+            launches.append(Launch(addresses[step.kernel], extent, slots, step.grain, name, own, copies))
         self._plan = Plan(launches, self._extra_slot + len(self._extras))
         self._bindings: dict[tuple[int, ...], Binding] = {}
         self.fixed: Final = None if blueprint.symbols else self.bind(())

@@ -26,7 +26,6 @@ PLAIN = (bool, int, float, complex, str, bytes, type(None), range, slice)
 DEEP = 8  # attributes and items are followed this far
 MANY = 1024  # items of one container that are looked at
 _PACKAGE = __name__.split(".")[0]
-_STRUCTURE = ("_modules", "_hooks", "_pre_hooks", "_parameters", "_buffers", "_handles")
 
 
 def _is_library(module: str | None) -> bool:
@@ -127,7 +126,10 @@ class Walk:
             self.function(wrapped, path)
             return
         self._done.add(id(value))
-        if isinstance(value, dict):
+        frozen = getattr(type(value), "jit_guard", None)
+        if frozen is not None:
+            self.seen[f"{path} settings"] = repr(frozen(value))
+        elif isinstance(value, dict):
             self._held(value, value, path, depth)
         elif isinstance(value, (list, tuple, set, frozenset)):
             self._sequence(value, path, depth)
@@ -156,13 +158,14 @@ class Walk:
 
     def _held(self, owner: Any, held: dict[Any, Any], path: Path, depth: int, attributes: bool = False) -> None:
         """The items of a dict, or the attributes of an object."""
-        if not _announces(type(owner)):
+        announces = _announces(type(owner))
+        if not announces:
             ids = tuple(map(id, held.values()))
             self.checks.append(lambda: tuple(map(id, held.values())) == ids)
         if not attributes:
             self.seen[f"{path} length"] = len(held)
         for key, item in list(held.items())[:MANY]:
-            if attributes and self._wanted is not None and key not in self._wanted and key not in _STRUCTURE:
+            if attributes and not announces and self._wanted is not None and key not in self._wanted:
                 continue
             if isinstance(key, PLAIN):
                 self.value(item, f"{path}.{key}" if attributes else f"{path}[{key!r}]", depth + 1)

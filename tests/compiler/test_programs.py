@@ -1,0 +1,58 @@
+"""Compiled programs agree with the interpreter on every primitive's samples, with fusion and with every optional pass off."""
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+import pytest
+
+from lamella import ops
+from lamella.config import config
+from lamella.dtypes import DType, bfloat16, float16, float32, float64
+from lamella.ir.interp import interpret
+from lamella.ir.node import Node
+from lamella.ops.base import PRIMITIVES, Sample
+from lamella.runtime.buffer import from_numpy
+from lamella.runtime.evaluate import evaluate
+
+TOLERANCE = {float64: 1e-11, float32: 4e-6, float16: 4e-3, bfloat16: 3e-2}
+CASES = [
+    pytest.param(sample, dtype, id=f"{name}-{position}-{dtype.name}")
+    for name, primitive in sorted(PRIMITIVES.items())
+    for position, sample in enumerate(primitive.samples())
+    for dtype in sample.dtypes
+]
+
+
+def leaves(sample: Sample, dtype: DType) -> list[Node]:
+    rng = np.random.default_rng(zlib.crc32(repr((sample.shapes, sample.note)).encode()))
+    dtypes = [own or dtype for own in sample.input_dtypes or (None,) * len(sample.shapes)]
+    return [
+        ops.data(from_numpy(np.ascontiguousarray(array)), array.shape, own)
+        for array, own in zip(sample.arrays(dtype, rng), dtypes, strict=True)
+    ]
+
+
+def value(node: Node) -> np.ndarray:
+    return node.value.numpy(node.shape, node.dtype)  # type: ignore[union-attr]
+
+
+def compare(node: Node, expected: np.ndarray, rtol: float) -> None:
+    found = value(node)
+    if node.dtype.kind != "f":
+        np.testing.assert_array_equal(found, expected)
+        return
+    found, expected = found.astype(np.float64), expected.astype(np.float64)
+    finite = np.abs(expected[np.isfinite(expected)])
+    scale = float(finite.max()) if finite.size else 1.0
+    np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol * max(scale, 1e-30))
+
+
+@pytest.mark.parametrize("sample, dtype", CASES)
+@pytest.mark.parametrize("optimize", [1, 0])
+def test_primitive_compiled(sample: Sample, dtype: DType, optimize: int) -> None:
+    output = sample.build(*leaves(sample, dtype))
+    (expected,) = interpret([output])
+    with config(optimize=optimize, verify=1):
+        evaluate([output])
+    compare(output, np.asarray(expected), max(sample.rtol or 0.0, TOLERANCE.get(output.dtype, 0.0)))
