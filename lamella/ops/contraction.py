@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -90,9 +91,8 @@ class Contract(Multilinear):
         """Sizes of a label agree; the output's follow."""
         a, b = node.inputs
         require_same_dtype(self.name, a, b)
-        sizes = _sizes(self.name, a, b, self.a_labels, self.b_labels, self.out_labels)
-        dtype = result_dtype(self.name, a.dtype, node.dtype)
-        check_fits(node, tuple(sizes[label] for label in self.out_labels), dtype)
+        shape = _fit(a, b, _plan(self.a_labels, self.b_labels, self.out_labels))
+        check_fits(node, shape, result_dtype(self.name, a.dtype, node.dtype))
 
     def reference(self, *arrays: Array, shape: tuple[int, ...], dtype: DType) -> Array:
         """``np.einsum`` in float64 (integers in the result's dtype), rounded once."""
@@ -128,7 +128,9 @@ class Contract(Multilinear):
         m = tuple(label for label in out if label not in of_b)
         n = tuple(label for label in out if label not in of_a)
         k = tuple(label for label in of_a if label not in out)
-        sizes = _sizes(self.name, node.inputs[0], node.inputs[1], of_a, of_b, out)
+        sizes: dict[int, Size] = {}
+        for source, labels in zip(node.inputs, (of_a, of_b), strict=True):
+            sizes |= zip(labels, source.shape, strict=True)
 
         def place(labels: Labels, *pairs: tuple[Labels, Index]) -> Index:
             at: dict[int, Expr] = {}
@@ -176,31 +178,68 @@ class Contract(Multilinear):
             )
 
 
-def _sizes(op: str, a: Node, b: Node, of_a: Labels, of_b: Labels, out: Labels) -> dict[int, Size]:
-    """The size of every label, once all agree.
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What follows from the labels alone."""
+
+    op: Contract  # with labels in order of first use, so that equal structures are equal
+    shared: tuple[tuple[int, int], ...]  # axes of a and b that have one label
+    sources: tuple[tuple[bool, int], ...]  # for each output axis: whether it is a's, and which
+    summed: bool  # a label is in one operand only
+    product: bool  # no label is summed
+
+
+@lru_cache(maxsize=4096)
+def _plan(a_labels: Labels, b_labels: Labels, out_labels: Labels) -> _Plan:
+    names: dict[int, int] = {}
+    for label in (*a_labels, *b_labels):
+        names.setdefault(label, len(names))
+    for labels in (a_labels, b_labels):
+        if len(set(labels)) != len(labels):
+            raise ShapeError(
+                f"[contract] labels {labels} name two axes alike; take their diagonal with "
+                "ops.diagonal first"
+            )
+    if len(set(out_labels)) != len(out_labels) or not names.keys() >= set(out_labels):
+        raise ShapeError(
+            f"[contract] output labels {out_labels} from {a_labels} and {b_labels}: each must be a "
+            "different label of an operand; name only those"
+        )
+    of_a, of_b, out = (
+        tuple(names[label] for label in labels) for labels in (a_labels, b_labels, out_labels)
+    )
+    return _Plan(
+        Contract(of_a, of_b, out),
+        shared=tuple((of_a.index(label), of_b.index(label)) for label in of_a if label in of_b),
+        sources=tuple(
+            (True, of_a.index(label)) if label in of_a else (False, of_b.index(label))
+            for label in out
+        ),
+        summed=not set(of_a) ^ set(of_b) <= set(out),
+        product=set(names.values()) == set(out),
+    )
+
+
+def _fit(a: Node, b: Node, plan: _Plan) -> Shape:
+    """The result's shape.
 
     Raises:
-        ShapeError: when they do not, or a label is misplaced.
+        ShapeError: when the operands' shapes do not fit the labels or each other.
     """
-    sizes: dict[int, Size] = {}
-    for node, labels in ((a, of_a), (b, of_b)):
-        if len(labels) != node.ndim or len(set(labels)) != len(labels):
-            raise ShapeError(
-                f"[{op}] labels {labels} for shape {node.shape}: each axis needs its own label; "
-                "take a diagonal with ops.diagonal first"
-            )
-        for label, size in zip(labels, node.shape, strict=True):
-            if sizes.setdefault(label, size) != size:
-                raise ShapeError(
-                    f"[{op}] shapes {a.shape} and {b.shape}: {sizes[label]} ≠ {size} on the axis "
-                    f"they share (label {label}); make the two sizes equal"
-                )
-    if len(set(out)) != len(out) or not set(out) <= sizes.keys():
+    first, second = a.shape, b.shape
+    of_a, of_b = plan.op.a_labels, plan.op.b_labels
+    if len(of_a) != len(first) or len(of_b) != len(second):
         raise ShapeError(
-            f"[{op}] output labels {out} from {of_a} and {of_b}: each must be a different label of "
-            "an operand; name only those"
+            f"[contract] labels {of_a} and {of_b} for shapes {first} and {second}: each axis needs "
+            "one; pass as many as there are axes"
         )
-    return sizes
+    for i, j in plan.shared:
+        if first[i] != second[j]:
+            raise ShapeError(
+                f"[contract] shapes {first} and {second}: {first[i]} ≠ {second[j]} on axes {i} and "
+                f"{j}, which share the label {of_a[i]}; make the two sizes equal"
+            )
+    return tuple([first[i] if of_first else second[i] for of_first, i in plan.sources])
 
 
 def _summed(node: Node, labels: Labels, kept: set[int]) -> tuple[Node, Labels]:
@@ -251,20 +290,16 @@ def contract(
     """
     require_same_dtype("contract", a, b)
     wanted = result_dtype("contract", a.dtype, dtype)
-    names: dict[int, int] = {}  # labels in order of first use, so that equal structures are equal
-    for label in (*a_labels, *b_labels, *out_labels):
-        names.setdefault(label, len(names))
-    of_a, of_b, out = (
-        tuple(names[label] for label in labels) for labels in (a_labels, b_labels, out_labels)
-    )
-    sizes = _sizes("contract", a, b, of_a, of_b, out)
-    shape = tuple(sizes[label] for label in out)
-    if set(of_a) ^ set(of_b) <= set(out):
-        if set(of_a) | set(of_b) == set(out):
-            return _product(ops.cast(a, wanted), ops.cast(b, wanted), of_a, of_b, out, shape)
-        return make(Contract(of_a, of_b, out), (a, b), shape, wanted)
-    a, of_a = _summed(ops.cast(a, wanted), of_a, set(of_b) | set(out))
-    b, of_b = _summed(ops.cast(b, wanted), of_b, set(of_a) | set(out))
+    plan = _plan(tuple(a_labels), tuple(b_labels), tuple(out_labels))
+    shape = _fit(a, b, plan)
+    if not plan.summed and not plan.product:
+        return make(plan.op, (a, b), shape, wanted)
+    a, b = ops.cast(a, wanted), ops.cast(b, wanted)
+    of_a, of_b, out = plan.op.a_labels, plan.op.b_labels, plan.op.out_labels
+    if plan.product:
+        return _product(a, b, of_a, of_b, out, shape)
+    a, of_a = _summed(a, of_a, {*of_b, *out})
+    b, of_b = _summed(b, of_b, {*of_a, *out})
     return contract(a, b, of_a, of_b, out)
 
 
@@ -286,25 +321,36 @@ def matmul(a: Node, b: Node, dtype: DType | None = None) -> Node:
             f"[matmul] shapes {a.shape} and {b.shape}: a scalar has no axis to sum over; "
             "multiply instead"
         )
-    inner = (a.shape[-1], b.shape[max(b.ndim - 2, 0)])
+    inner = (a.shape[-1], b.shape[-2 if b.ndim > 1 else 0])
     if inner[0] != inner[1]:
         raise ShapeError(
             f"[matmul] shapes {a.shape} and {b.shape}: {inner[0]} ≠ {inner[1]}, but the last axis "
             "of the first and the last but one of the second are summed together; transpose one"
         )
     lead_a, lead_b = a.shape[:-2], b.shape[:-2]
+    if not lead_a or not lead_b or lead_a == lead_b:  # nothing stretches
+        return contract(a, b, *_matrix_labels(a.ndim, b.ndim), dtype)
     count = max(len(lead_a), len(lead_b))
-    rows = (count,) if a.ndim > 1 else ()
-    columns = (count + 1,) if b.ndim > 1 else ()
     a, of_a = _batch_labels(a, lead_a, lead_b, count)
     b, of_b = _batch_labels(b, lead_b, lead_a, count)
     batch = sorted({*of_a, *of_b})
-    summed = (count + 2,)
-    of_a, of_b = (*of_a, *rows, *summed), (*of_b, *summed, *columns)
-    found = contract(a, b, of_a, of_b, (*batch, *rows, *columns), dtype)
+    row, column, summed = count, count + 1, count + 2
+    found = contract(
+        a, b, (*of_a, row, summed), (*of_b, summed, column), (*batch, row, column), dtype
+    )
     sizes = dict(zip(batch, found.shape, strict=False))
     lead = (sizes.get(label, 1) for label in range(count))
-    return reshape(found, (*lead, *found.shape[len(batch) :]))
+    return reshape(found, (*lead, *found.shape[-2:]))
+
+
+@lru_cache(maxsize=64)
+def _matrix_labels(a_ndim: int, b_ndim: int) -> tuple[Labels, Labels, Labels]:
+    """Labels of a matrix product whose leading axes are equal, or only one operand's."""
+    lead_a, lead_b = tuple(range(a_ndim - 2)), tuple(range(b_ndim - 2))
+    lead = max(lead_a, lead_b, key=len)
+    rows = (-1,) if a_ndim > 1 else ()
+    columns = (-2,) if b_ndim > 1 else ()
+    return (*lead_a, *rows, -3), (*lead_b, -3, *columns), (*lead, *rows, *columns)
 
 
 def _batch_labels(node: Node, own: Shape, other: Shape, count: int) -> tuple[Node, Labels]:

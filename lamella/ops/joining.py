@@ -237,17 +237,18 @@ class Concatenate(Movement):
 
 
 def _joined(xs: Sequence[Node], axis: int) -> Shape:
-    first = xs[0]
+    first = xs[0].shape
+    before, after = first[:axis], first[axis + 1 :]
     total: Size = 0
     for x in xs:
-        others = [n for a, n in enumerate(x.shape) if a != axis]
-        if others != [n for a, n in enumerate(first.shape) if a != axis]:
+        shape = x.shape
+        if shape[:axis] != before or shape[axis + 1 :] != after:
             raise ShapeError(
-                f"[concatenate] shapes {first.shape} and {x.shape} differ beside axis {axis}, so "
-                "they do not line up; make every other axis equal"
+                f"[concatenate] shapes {first} and {shape} differ beside axis {axis}, so they do "
+                "not line up; make every other axis equal"
             )
-        total = total + x.shape[axis]
-    return (*first.shape[:axis], total, *first.shape[axis + 1 :])
+        total = total + shape[axis]
+    return (*before, total, *after)
 
 
 def concatenate(xs: Sequence[Node], axis: int) -> Node:

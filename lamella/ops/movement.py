@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -126,7 +127,10 @@ def reshape(x: Node, shape: Sequence[Size]) -> Node:
             f"[reshape] shape {x.shape} to {wanted}: {product(x.shape)} ≠ {product(wanted)} "
             "elements, and reshaping keeps them all; choose sizes with the same product"
         )
-    return make(Reshape(), (x,), wanted, x.dtype)
+    return make(_RESHAPE, (x,), wanted, x.dtype)
+
+
+_RESHAPE = Reshape()
 
 
 def _work_out(x: Node, wanted: Shape) -> Shape:
@@ -194,16 +198,24 @@ def permute(x: Node, axes: Sequence[int]) -> Node:
     >>> permute(ops.iota((2, 3), 0, dtypes.int64), (1, 0)).shape
     (3, 2)
     """
-    normalize_axes("permute", axes, x.ndim)
-    order = tuple(axis % x.ndim for axis in axes)
-    if len(order) != x.ndim:
-        raise ShapeError(
-            f"[permute] {len(order)} axes {order} for a tensor of {x.ndim} axes {x.shape}: "
-            "every axis needs a place; name each one"
-        )
-    if order == tuple(range(x.ndim)):
+    op = _permutation(tuple(axes), x.ndim)
+    if op is None:
         return x
-    return make(Permute(order), (x,), tuple(x.shape[a] for a in order), x.dtype)
+    shape = x.shape
+    return make(op, (x,), tuple([shape[axis] for axis in op.axes]), x.dtype)
+
+
+@lru_cache(maxsize=1024)
+def _permutation(axes: tuple[int, ...], ndim: int) -> Permute | None:
+    """The primitive for these axes; None where they are in order already."""
+    normalize_axes("permute", axes, ndim)
+    if len(axes) != ndim:
+        raise ShapeError(
+            f"[permute] {len(axes)} axes {axes} for a tensor of {ndim} axes: every axis needs a "
+            "place; name each one"
+        )
+    order = tuple(axis % ndim for axis in axes)
+    return None if order == tuple(range(ndim)) else Permute(order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +286,10 @@ def broadcast_to(x: Node, shape: Sequence[Size]) -> Node:
             f"[broadcast_to] shape {x.shape} to {wanted}: from the right, each size must be 1 or "
             "the one wanted; reshape it first"
         )
-    return make(BroadcastTo(), (x,), wanted, x.dtype)
+    return make(_BROADCAST_TO, (x,), wanted, x.dtype)
+
+
+_BROADCAST_TO = BroadcastTo()
 
 
 def zeros(shape: Sequence[Size], dtype: DType) -> Node:

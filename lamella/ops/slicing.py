@@ -23,6 +23,7 @@ from lamella.ir.loops import Expr
 from lamella.ir.node import Node, make
 from lamella.ops.base import Array, Element, Index, Needs, Sample
 from lamella.ops.families import Movement, check_fits, to_shape
+from lamella.ops.leaf import Constant
 from lamella.ops.movement import permute, reshape, zeros
 from lamella.ops.validate import known_number, require_same_dtype
 
@@ -119,21 +120,20 @@ def _check_starts(
             f"[{op}] {len(starts)} starts, {len(sizes)} sizes and {len(strides)} strides for shape "
             f"{within}: every axis needs one of each; slice the axes left alone from 0 whole"
         )
-    for axis, (start, size, limit, stride) in enumerate(
-        zip(starts, sizes, within, strides, strict=True)
-    ):
+    for axis, start in enumerate(starts):
+        stride, size, limit = strides[axis], sizes[axis], within[axis]
         if stride == 0:
             raise ShapeError(f"[{op}] stride 0 at axis {axis} never moves; use 1 or more, or -1")
-        if start.shape != () or start.dtype is not dtypes.int64:
+        if start.shape or start.dtype is not dtypes.int64:
             raise ShapeError(
                 f"[{op}] start {axis} is {start.dtype.name} of shape {start.shape}, but starts are "
                 "0-d int64; cast or index it first"
             )
         first = known_number(start)
-        if first is None or not isinstance(size, int) or not isinstance(limit, int) or size == 0:
+        if first is None or type(size) is not int or type(limit) is not int or size == 0:
             continue
         last = first + (size - 1) * stride
-        if min(first, last) < 0 or max(first, last) >= limit:
+        if not (0 <= first < limit and 0 <= last < limit):
             raise LamellaIndexError(
                 f"[{op}] positions {first} to {last} at axis {axis} leave shape {within}, "
                 f"whose size there is {limit}; keep them in [0, {limit})"
@@ -141,7 +141,10 @@ def _check_starts(
 
 
 def _as_starts(starts: Starts) -> tuple[Node, ...]:
-    return tuple(ops.constant(s, dtypes.int64) if isinstance(s, int) else s for s in starts)
+    # not ops.constant: an index fits int64, so there is nothing to check
+    return tuple(
+        [s if isinstance(s, Node) else Node(Constant(s), (), (), dtypes.int64) for s in starts]
+    )
 
 
 def slice(
@@ -164,7 +167,7 @@ def slice(
     found = _as_starts(starts)
     wanted = tuple(sizes)
     _check_starts("slice", found, wanted, x.shape, steps)
-    if wanted == x.shape and all(step == 1 for step in steps):
+    if wanted == x.shape and steps == (1,) * x.ndim:
         return x  # the whole: no other start fits
     return make(Slice(steps), (x, *found), wanted, x.dtype)
 
@@ -277,7 +280,7 @@ def update_slice(
     found = _as_starts(starts)
     require_same_dtype("update_slice", x, update)
     _check_starts("update_slice", found, update.shape, x.shape, steps)
-    if update.shape == x.shape and all(step == 1 for step in steps):
+    if update.shape == x.shape and steps == (1,) * x.ndim:
         return update
     return make(UpdateSlice(steps), (x, update, *found), x.shape, x.dtype)
 

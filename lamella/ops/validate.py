@@ -29,7 +29,8 @@ def require_same_dtype(op: str, *nodes: Node) -> None:
     Raises:
         DTypeError: when they are not.
     """
-    if len({node.dtype for node in nodes}) > 1:
+    dtype = nodes[0].dtype
+    if any(node.dtype is not dtype for node in nodes):
         listed = ", ".join(node.dtype.name for node in nodes)
         raise DTypeError(
             f"[{op}] operands of dtypes {listed}, but this operation does not promote; "
