@@ -7,6 +7,7 @@ as ``from lamella import ops`` and write ``ops.add(a, b)``; each module below li
 # The order matters: a module may use those above it while it is imported, all others when it runs.
 from lamella.ops.leaf import *
 from lamella.ops.arithmetic import *
+from lamella.ops.division import *
 from lamella.ops.comparison import *
 from lamella.ops.convert import *
 from lamella.ops.bitwise import *

@@ -1,7 +1,7 @@
 """Arithmetic, elementwise: sums, products, quotients, absolute value, maximum, minimum.
 
 Input: nodes of one dtype (no promotion), shapes that broadcast. Output: a node of that dtype.
-Integers wrap; integer division and remainder by zero give 0. Where no derivative exists, that of
+Integers wrap. Where no derivative exists, that of
 ``abs`` at 0 is 0, and ``maximum`` and ``minimum`` of equal numbers share it half and half.
 """
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from lamella import ops
-from lamella.dtypes import ALL, FLOATS, INTEGERS, DType
+from lamella.dtypes import ALL, FLOATS, INTEGERS
 from lamella.ir.loops import Expr, apply
 from lamella.ir.node import Node
 from lamella.ops.base import Array, Sample
@@ -22,9 +22,9 @@ from lamella.ops.leaf import Constant, constant
 from lamella.ops.sampling import binary, unary
 
 __all__ = [
-    "Abs", "Add", "Divide", "FloorDivide", "Maximum", "Minimum", "Multiply", "Negative",
-    "Remainder", "Sign", "Subtract", "abs", "add", "div", "divide", "floor_divide", "maximum",
-    "minimum", "mul", "multiply", "neg", "negative", "reciprocal", "remainder", "sign",
+    "Abs", "Add", "Divide", "Maximum", "Minimum", "Multiply", "Negative",
+    "Sign", "Subtract", "abs", "add", "div", "divide", "maximum",
+    "minimum", "mul", "multiply", "neg", "negative", "reciprocal", "sign",
     "square", "sub", "subtract",
 ]  # fmt: skip
 
@@ -113,61 +113,6 @@ class Divide(Elementwise):
     def samples(cls) -> Iterator[Sample]:
         """Divisors away from 0, and special values."""
         yield from binary(divide, FLOATS, low=0.5, high=2.0)
-
-
-@dataclass(frozen=True, slots=True)
-class FloorDivide(Elementwise):
-    """floor(a / b); integers: 0 where b is 0."""
-
-    name: ClassVar[str] = "floor_divide"
-    kinds: ClassVar[str] = "iuf"
-    loop_op: ClassVar[str] = "floordiv"
-    cost: ClassVar[int] = 8
-    differentiable: ClassVar[bool] = False
-
-    @staticmethod
-    def compute(a: Array, b: Array) -> Array:
-        """``floor(a / b)``, exactly as the loop IR defines it."""
-        return np.asarray(np.floor(a / b) if a.dtype.kind == "f" else np.floor_divide(a, b))
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """All numbers, zero divisors included."""
-        yield from binary(floor_divide, NUMBERS, differentiable=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Remainder(Elementwise):
-    """``a - floor(a / b) * b``, with the sign of b; integers: 0 where b is 0."""
-
-    name: ClassVar[str] = "remainder"
-    kinds: ClassVar[str] = "iuf"
-    loop_op: ClassVar[str] = "mod"
-    cost: ClassVar[int] = 8
-
-    @staticmethod
-    def compute(a: Array, b: Array) -> Array:
-        """``a - floor(a / b) * b``, exactly as the loop IR defines it."""
-        return np.asarray(a - np.floor(a / b) * b if a.dtype.kind == "f" else np.remainder(a, b))
-
-    def partials(self, node: Node) -> Sequence[Node | None]:
-        """1, -floor(a/b)."""
-        return like(node, 1), negative(floor_divide(*node.inputs))
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """All numbers, both signs."""
-        yield from binary(remainder, INTEGERS)
-        for shapes in (((17,), (17,)), ((), (5,)), ((2, 3), ())):
-            yield Sample(shapes, remainder, FLOATS, draw=_apart, rtol=2e-2)
-
-
-def _apart(
-    rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, position: int
-) -> Array:
-    """Dividends and divisors whose quotient stays between two integers."""
-    signs = rng.choice([-1.0, 1.0], shape)
-    return signs * rng.uniform(*((3.7, 3.9), (1.1, 1.2))[position], shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,8 +228,7 @@ def _chosen(a: Node, b: Node) -> Node:
 
 
 _ADD, _SUB, _MUL, _DIV = Add(), Subtract(), Multiply(), Divide()
-_FLOORDIV, _MOD, _NEG = FloorDivide(), Remainder(), Negative()
-_ABS, _SIGN, _MAX, _MIN = Abs(), Sign(), Maximum(), Minimum()
+_NEG, _ABS, _SIGN, _MAX, _MIN = Negative(), Abs(), Sign(), Maximum(), Minimum()
 
 
 def add(a: Node, b: Node) -> Node:
@@ -337,26 +281,6 @@ def divide(a: Node, b: Node) -> Node:
     Divide()
     """
     return elementwise(_DIV, a, b)
-
-
-def floor_divide(a: Node, b: Node) -> Node:
-    """floor(a / b); integers: 0 where b is 0.
-
-    >>> from lamella import dtypes, ops
-    >>> floor_divide(ops.constant(7, dtypes.int32), ops.constant(2, dtypes.int32)).op
-    FloorDivide()
-    """
-    return elementwise(_FLOORDIV, a, b)
-
-
-def remainder(a: Node, b: Node) -> Node:
-    """``a - floor(a / b) * b``; integers: 0 where b is 0.
-
-    >>> from lamella import dtypes, ops
-    >>> remainder(ops.constant(7, dtypes.int32), ops.constant(2, dtypes.int32)).op
-    Remainder()
-    """
-    return elementwise(_MOD, a, b)
 
 
 def negative(x: Node) -> Node:
