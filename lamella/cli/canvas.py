@@ -1,7 +1,7 @@
 """A picture to draw charts on, and its PNG file, with NumPy and zlib alone.
 
-Coordinates are pixels from the top left; colours are (red, green, blue) from 0 to 255. What lies outside the picture
-is not drawn.
+Coordinates are pixels from the top left; colours are (red, green, blue) from 0 to 255. What lies
+outside the picture is not drawn.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ class Canvas:
         return left
 
     def image(self, top: int, left: int, values: np.ndarray, scale: int) -> None:
-        """A grey picture ``(h, w)`` of values from 0 (white) to 1 (black), each a square of ``scale`` pixels."""
+        """A grey picture ``(h, w)`` of values from 0 (white) to 1 (black), each a square of
+        ``scale`` pixels.
+        """
         grey = (255 * (1 - np.clip(values, 0, 1))).astype(np.uint8)
         large = np.kron(grey, np.ones((scale, scale), np.uint8))
         height, width = large.shape
@@ -76,8 +78,8 @@ class Canvas:
 def png_bytes(pixels: np.ndarray) -> bytes:
     """A PNG file of an RGB picture, uint8 ``(height, width, 3)`` (ISO/IEC 15948).
 
-    >>> png_bytes(np.zeros((1, 1, 3), np.uint8))[:8]
-    b'\\x89PNG\\r\\n\\x1a\\n'
+    >>> png_bytes(np.zeros((1, 1, 3), np.uint8))[1:4]
+    b'PNG'
     """
     height, width = pixels.shape[:2]
     unfiltered = np.concatenate(
@@ -106,7 +108,9 @@ def chart(
     curves: Sequence[tuple[str, Colour, Sequence[float]]],
     limits: tuple[float, float],
 ) -> None:
-    """Draw curves over 1, 2, 3 … into ``box = (top, left, height, width)``, with a grid, a title and a legend."""
+    """Draw curves over 1, 2, 3 … into ``box = (top, left, height, width)``, with a grid, a title
+    and a legend.
+    """
     top, left, height, width = box
     low, high = limits
     high = high if high > low else low + 1

@@ -18,7 +18,8 @@ KIND = "lamella-digits-1"  # metadata "kind" of the model's file
 
 
 class DigitNet(nn.Module):
-    """Three 3×3 convolutions with batch normalisation, two of them before a maximum over 2×2, then one linear map.
+    """Three 3×3 convolutions with batch normalisation, two of them before a maximum over 2×2, then
+    one linear map.
 
     >>> DigitNet().eval()(lm.zeros((2, 1, 8, 8))).shape
     (2, 10)
@@ -57,7 +58,8 @@ def load_model(path: str) -> DigitNet:
     kind = read_metadata(path).get("kind")
     if kind != KIND:
         raise FileFormatError(
-            f"[predict] {path} is no model of the quickstart (its kind is {kind!r}); train one with: lamella quickstart"
+            f"[predict] {path} is no model of the quickstart (its kind is {kind!r}); train one "
+            "with: lamella quickstart"
         )
     model = DigitNet()
     try:
@@ -72,7 +74,8 @@ def load_model(path: str) -> DigitNet:
 
 
 def vary(images: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Each image moved by up to 0.4 pixels, turned by up to 6°, scaled and sheared by up to 6 % (bilinear).
+    """Each image moved by up to 0.4 pixels, turned by up to 6°, scaled and sheared by up to 6 %
+    (bilinear).
 
     >>> vary(np.ones((2, 1, 8, 8), np.float32), np.random.default_rng(0)).shape
     (2, 1, 8, 8)

@@ -1,6 +1,7 @@
 """A bitmap font of 5 × 7 dots for the labels of pictures: capitals, digits and a few signs.
 
-Each glyph is seven rows of five bits, written as two hexadecimal digits a row, top row first, left dot highest.
+Each glyph is seven rows of five bits, written as two hexadecimal digits a row, top row first, left
+dot highest.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ _ROWS = {
 
 
 def glyph(character: str) -> np.ndarray:
-    """The dots of a character, bool ``(7, 5)``; small letters are drawn as capitals, unknown signs as ``?``.
+    """The dots of a character, bool ``(7, 5)``; small letters are drawn as capitals, unknown signs
+    as ``?``.
 
     >>> glyph("i").astype(int)[0].tolist()
     [0, 1, 1, 1, 0]

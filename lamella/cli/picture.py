@@ -1,7 +1,8 @@
 """From any picture of one digit to the 8×8 image the model was trained on.
 
-The steps follow how the UCI digits were made: find the ink, scale it to 32×32 dots keeping its proportions, centre it,
-and count the ink in each 4×4 block. Pictures may have any size, be light on dark or dark on light, or transparent.
+The steps follow how the UCI digits were made: find the ink, scale it to 32×32 dots keeping its
+proportions, centre it, and count the ink in each 4×4 block. Pictures may have any size, be light on
+dark or dark on light, or transparent.
 Files are untrusted: whatever Pillow refuses becomes a FileFormatError.
 """
 
@@ -23,7 +24,8 @@ _THIN, _THICK = 0.24, 0.42  # shares of ink between which the UCI digits lie, ne
 
 
 def load_grey(path: str) -> np.ndarray:
-    """A picture file as grey values from 0 (black) to 1 (white), float64 ``(h, w)``, at most 512 pixels a side.
+    """A picture file as grey values from 0 (black) to 1 (white), float64 ``(h, w)``, at most 512
+    pixels a side.
 
     Raises:
         LamellaError: if Pillow is not installed.
@@ -34,7 +36,8 @@ def load_grey(path: str) -> np.ndarray:
         from PIL import Image, ImageOps
     except ImportError:
         raise LamellaError(
-            "[predict] Pillow reads pictures and is not installed; run: pip install 'lamella[vision]'"
+            "[predict] Pillow reads pictures and is not installed; run: pip install "
+            "'lamella[vision]'"
         ) from None
     with open(path, "rb") as file, warnings.catch_warnings():
         warnings.simplefilter("error", Image.DecompressionBombWarning)
@@ -53,7 +56,9 @@ def load_grey(path: str) -> np.ndarray:
 
 
 def _grey(image: Any) -> np.ndarray:
-    """Grey values of a Pillow image; transparent parts count as white, or as black behind light ink."""
+    """Grey values of a Pillow image; transparent parts count as white, or as black behind light
+    ink.
+    """
     if "A" not in image.getbands() and "transparency" not in image.info:
         grey = np.asarray(
             image.convert("F" if image.mode.startswith(("I", "F")) else "L"), np.float64
@@ -92,7 +97,7 @@ def to_digit(grey: np.ndarray) -> np.ndarray:
 
 
 def _threshold(ink: np.ndarray) -> float:
-    """The value that parts ink from paper with the largest variance between the two (Otsu, 1979)."""
+    """The value that parts ink from paper with the largest variance between them (Otsu, 1979)."""
     counts, edges = np.histogram(ink, 64, (0.0, 1.0))
     middles = (edges[1:] + edges[:-1]) / 2
     below = np.cumsum(counts)
@@ -105,7 +110,9 @@ def _threshold(ink: np.ndarray) -> float:
 
 
 def _box(mask: np.ndarray) -> tuple[slice, slice]:
-    """The rows and columns that hold ink, without those with next to none (specks, a frame's remains)."""
+    """The rows and columns that hold ink, without those with next to none (specks, a frame's
+    remains).
+    """
     spans = []
     for axis in (1, 0):
         amount = mask.sum(axis)
@@ -115,7 +122,9 @@ def _box(mask: np.ndarray) -> tuple[slice, slice]:
 
 
 def _scale(ink: np.ndarray, threshold: float) -> np.ndarray:
-    """Ink scaled so that its longer side is 32 dots, centred, as bool ``(32, 32)``; each dot averages its area."""
+    """Ink scaled so that its longer side is 32 dots, centred, as bool ``(32, 32)``; each dot
+    averages its area.
+    """
     height, width = ink.shape
     factor = _SIDE / max(height, width)
     sizes = [max(round(side * factor), 1) for side in (height, width)]
@@ -128,16 +137,20 @@ def _scale(ink: np.ndarray, threshold: float) -> np.ndarray:
 
 
 def _resample(values: np.ndarray, old: int, new: int) -> np.ndarray:
-    """Means of ``values`` over ``new`` equal parts of their length, by the integral of the step function."""
+    """Means of ``values`` over ``new`` equal parts of their length, by the integral of the step
+    function.
+    """
     integral = np.concatenate([[0.0], np.cumsum(values)])
     places = np.linspace(0, old, new + 1)
     return np.diff(np.interp(places, np.arange(old + 1), integral)) * new / old
 
 
 def _weigh(dots: np.ndarray) -> np.ndarray:
-    """Bring a thin or thick pen to the weight of the training images by dilating or eroding a dot at a time.
+    """Bring a thin or thick pen to the weight of the training images by dilating or eroding a dot
+    at a time.
 
-    The limits are for digits that fill the square; a narrow one, such as a 1, holds less ink in proportion.
+    The limits are for digits that fill the square; a narrow one, such as a 1, holds less ink in
+    proportion.
     """
     columns = np.flatnonzero(dots.any(0))
     rows = np.flatnonzero(dots.any(1))

@@ -19,8 +19,8 @@ class Progress:
     >>> out = io.StringIO()
     >>> bar = Progress(2, "epoch 1/1", out)
     >>> bar.advance("loss 0.5"); bar.advance("loss 0.4"); bar.finish("loss 0.4")
-    >>> out.getvalue()
-    'epoch 1/1  loss 0.4\\n'
+    >>> out.getvalue().strip()
+    'epoch 1/1  loss 0.4'
     """
 
     def __init__(self, total: int, title: str, out: TextIO | None = None) -> None:

@@ -1,7 +1,9 @@
-"""``lamella quickstart``: train a small convolutional network on real handwritten digits and show how well it reads.
+"""``lamella quickstart``: train a small convolutional network on real handwritten digits and show
+how well it reads.
 
-Output: ``digits.safetensors`` (written after every epoch, whole or not at all), ``digits.png`` with learning curves and
-misread digits, a confusion matrix, and ``test accuracy: 0.9xxx`` as the last line.
+Output: ``digits.safetensors`` (written after every epoch, whole or not at all), ``digits.png`` with
+learning curves and misread digits, a confusion matrix, and ``test accuracy: 0.9xxx`` as the last
+line.
 """
 
 from __future__ import annotations
@@ -102,7 +104,8 @@ class Trainer:
             self.schedule.step()
             speed = done * size / (time.perf_counter() - start)
             bar.advance(
-                f"loss {np.mean(losses):.3f}  accuracy {np.mean(rights):.3f}  {speed:,.0f} examples/s"
+                f"loss {np.mean(losses):.3f}  accuracy {np.mean(rights):.3f}  {speed:,.0f} "
+                "examples/s"
             )
         self._note(float(np.mean(losses)), float(np.mean(rights)))
         bar.finish(

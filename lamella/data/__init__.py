@@ -1,4 +1,6 @@
-"""Data for training: the loader that batches and shuffles, splits, and the digits that ship with Lamella."""
+"""Data for training: the loader that batches and shuffles, splits, and the digits that ship with
+Lamella.
+"""
 
 from lamella.data.digits import Digits, digits
 from lamella.data.loader import DataLoader, Subset, TensorDataset, random_split

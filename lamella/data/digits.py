@@ -1,6 +1,8 @@
-"""The UCI handwritten digits: 1,797 real 8×8 images, shipped with the package (source and licence in ``digits.md``).
+"""The UCI handwritten digits: 1,797 real 8×8 images, shipped with the package (source and licence
+in ``digits.md``).
 
-Output: three parts (training, validation, test) of images ``(n, 1, 8, 8)`` float32 in [0, 1] and labels ``(n,)`` int64.
+Output: three parts (training, validation, test) of images ``(n, 1, 8, 8)`` float32 in [0, 1] and
+labels ``(n,)`` int64.
 Invariant: the parts are disjoint, cover all images, and hold every digit in the same proportion.
 """
 

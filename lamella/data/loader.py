@@ -1,6 +1,7 @@
 """Batches from arrays or datasets: the loader, its datasets, and random splits.
 
-Input: a tuple (or dict) of arrays with equal first sizes, one array, or anything with ``__len__`` and ``__getitem__``.
+Input: a tuple (or dict) of arrays with equal first sizes, one array, or anything with ``__len__``
+and ``__getitem__``.
 Output: batches of the same structure, as tensors (or NumPy arrays on request).
 Invariant: the order depends on the seed and the epoch alone, so a run repeats.
 """
@@ -18,7 +19,7 @@ __all__ = ["DataLoader", "Dataset", "Subset", "TensorDataset", "random_split"]
 
 
 class Dataset(Protocol):
-    """Anything with a length whose items are examples: arrays, numbers, or tuples or dicts of them."""
+    """Anything with a length whose items are examples: arrays, numbers, tuples or dicts of them."""
 
     def __len__(self) -> int: ...
 
@@ -67,7 +68,8 @@ class Subset:
 def random_split(
     data: Any, lengths: Sequence[int | float], *, seed: int | None = None
 ) -> list[Any]:
-    """Split examples at random into parts of the given lengths, or of the given shares when they sum to 1.
+    """Split examples at random into parts of the given lengths, or of the given shares when they
+    sum to 1.
 
     Args:
         data: a tuple, list or dict of arrays (each part is one too) or a dataset (each part is a
@@ -99,10 +101,10 @@ class DataLoader:
         batch_size: the number of examples a batch.
         shuffle: whether every epoch has its own random order.
         drop_last: whether to leave out a last batch that is short.
-        seed: the order of the epochs; ``None`` takes it from ``lamella.random``'s implicit generator, so
-            ``manual_seed`` repeats it.
-        collate: turns a list of a dataset's examples into a batch (default: stacks arrays and numbers,
-            inside tuples and dicts); arrays are indexed as a whole and need none.
+        seed: the order of the epochs; ``None`` takes it from ``lamella.random``'s implicit
+            generator, so ``manual_seed`` repeats it.
+        collate: turns a list of a dataset's examples into a batch (default: stacks arrays and
+            numbers, inside tuples and dicts); arrays are indexed as a whole and need none.
         as_numpy: whether to yield NumPy arrays in place of tensors.
 
     Raises:
@@ -194,8 +196,8 @@ def _common_length(arrays: Sequence[np.ndarray]) -> int:
     lengths = [array.shape[0] if array.ndim else None for array in arrays]
     if not lengths or None in lengths or len(set(lengths)) > 1:
         raise ShapeError(
-            f"[DataLoader] shapes {[array.shape for array in arrays]} have no common first size, which counts "
-            "the examples; pass arrays with one row per example"
+            f"[DataLoader] shapes {[array.shape for array in arrays]} have no common first size, "
+            "which counts the examples; pass arrays with one row per example"
         )
     return int(lengths[0] or 0)
 
@@ -208,8 +210,8 @@ def _sizes(lengths: Sequence[int | float], count: int) -> list[int]:
             sizes[index % len(sizes)] += 1
     if sum(sizes) != count or min(sizes, default=0) < 0:
         raise OptionError(
-            f"[random_split] lengths {list(lengths)} do not sum to the {count} examples (nor to 1); "
-            "give lengths or shares that add up"
+            f"[random_split] lengths {list(lengths)} do not sum to the {count} examples (nor to "
+            "1); give lengths or shares that add up"
         )
     return sizes
 
@@ -227,15 +229,17 @@ def _stack(examples: list[Any]) -> Any:
     first = examples[0]
     if isinstance(first, Mapping):
         return {name: _stack([example[name] for example in examples]) for name in first}
-    if isinstance(first, (tuple, list)):
+    if isinstance(first, tuple) or (
+        isinstance(first, list) and len({len(e) for e in examples}) == 1
+    ):
         return tuple(_stack(list(column)) for column in zip(*examples, strict=True))
     try:
         return np.stack([np.asarray(example) for example in examples])
     except ValueError:
-        shapes = sorted({np.asarray(example).shape for example in examples})
+        shapes = sorted({np.shape(example) for example in examples})
         raise ShapeError(
-            f"[DataLoader] examples of shapes {shapes} cannot be stacked into one batch; "
-            "bring them to one shape or pass collate=..."
+            f"[DataLoader] examples of shapes {shapes} cannot be stacked into one batch; bring "
+            "them to one shape or pass collate=..."
         ) from None
 
 

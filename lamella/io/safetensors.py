@@ -1,15 +1,18 @@
-"""Named tensors in one file: the safetensors format, written atomically and read as untrusted input.
+"""Named tensors in one file: the safetensors format, written atomically and read as untrusted
+input.
 
 Layout (https://github.com/huggingface/safetensors, README "Format")::
 
     8 bytes       N, the header's length, little-endian unsigned
-    N bytes       UTF-8 JSON: {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ...},
+    N bytes       UTF-8 JSON: {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin,
+    end]}, ...},
                   optionally "__metadata__": {"key": "text"}; padded with spaces
     the rest      the tensors' bytes, little-endian, row-major, without holes or overlaps
 
-Input of :func:`save`: a mapping of names to tensors; input of :func:`load`: a path. Nothing in a file is executed, and
-every number in it is checked before it is used. Invariant: a tensor returned by :func:`load` lies wholly inside the
-memory-mapped file, is aligned for its element type and cannot be written through.
+Input of :func:`save`: a mapping of names to tensors; input of :func:`load`: a path. Nothing in a
+file is executed, and every number in it is checked before it is used. Invariant: a tensor returned
+by :func:`load` lies wholly inside the memory-mapped file, is aligned for its element type and
+cannot be written through.
 """
 
 from __future__ import annotations
@@ -39,9 +42,10 @@ MAX_RANK = 64  # axes NumPy can describe
 MAX_SIZE = 2**63 - 1
 
 _CODES = {
-    "BOOL": dtypes.bool_, "I8": dtypes.int8, "I16": dtypes.int16, "I32": dtypes.int32, "I64": dtypes.int64,
-    "U8": dtypes.uint8, "U16": dtypes.uint16, "U32": dtypes.uint32, "U64": dtypes.uint64,
-    "F16": dtypes.float16, "BF16": dtypes.bfloat16, "F32": dtypes.float32, "F64": dtypes.float64,
+    "BOOL": dtypes.bool_, "I8": dtypes.int8, "I16": dtypes.int16, "I32": dtypes.int32,
+    "I64": dtypes.int64, "U8": dtypes.uint8, "U16": dtypes.uint16, "U32": dtypes.uint32,
+    "U64": dtypes.uint64, "F16": dtypes.float16, "BF16": dtypes.bfloat16,
+    "F32": dtypes.float32, "F64": dtypes.float64,
 }  # fmt: skip
 _NAMES = {dtype: code for code, dtype in _CODES.items()}
 _ALIGNMENT = 64  # of the first tensor's byte, so that a mapped file feeds vector loads
@@ -49,7 +53,9 @@ _ALIGNMENT = 64  # of the first tensor's byte, so that a mapped file feeds vecto
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One checked header entry; ``begin`` and ``end`` are relative to the first byte after the header."""
+    """One checked header entry; ``begin`` and ``end`` are relative to the first byte after the
+    header.
+    """
 
     name: str
     dtype: dtypes.DType
@@ -64,11 +70,13 @@ def save(
     *,
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Write named tensors to ``path``; the old file stays whole until the new one is complete on disk.
+    """Write named tensors to ``path``; the old file stays whole until the new one is complete on
+    disk.
 
     Args:
-        tensors: names to tensors or NumPy arrays of any shape and any dtype of :mod:`lamella.dtypes`,
-            for example ``model.state_dict()``. The file keeps the mapping's order.
+        tensors: names to tensors or NumPy arrays of any shape and any dtype of
+            :mod:`lamella.dtypes`, for example ``model.state_dict()``. The file keeps the mapping's
+            order.
         path: the file to create or replace.
         metadata: texts stored beside the tensors.
 
@@ -103,13 +111,15 @@ def save(
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Tensor]:
-    """Read every tensor of a safetensors file. The file is mapped, not copied; pages load when touched.
+    """Read every tensor of a safetensors file. The file is mapped, not copied; pages load when
+    touched.
 
     Returns:
         names to tensors, in the header's order.
 
     Raises:
-        FileFormatError: naming file, tensor and reason, if the file is damaged, hostile or of another kind.
+        FileFormatError: naming file, tensor and reason, if the file is damaged, hostile or of
+            another kind.
         OSError: if it cannot be opened.
 
     >>> import os, tempfile, numpy as np, lamella as lm
@@ -160,21 +170,22 @@ def read_metadata(path: str | os.PathLike[str]) -> dict[str, str]:
 def _as_arrays(tensors: Mapping[str, object]) -> dict[str, np.ndarray]:
     if not isinstance(tensors, Mapping):
         raise OptionError(
-            f"[save] got a {type(tensors).__name__}, but a file holds named tensors; "
-            "pass a dict such as model.state_dict()"
+            f"[save] got a {type(tensors).__name__}, but a file holds named tensors; pass a dict "
+            "such as model.state_dict()"
         )
     arrays = {}
     for name, value in tensors.items():
         if not isinstance(name, str) or name == "__metadata__":
             raise OptionError(
-                f"[save] {name!r} cannot name a tensor: names are texts other than '__metadata__'; rename it"
+                f"[save] {name!r} cannot name a tensor: names are texts other than '__metadata__'; "
+                "rename it"
             )
         array = np.asarray(value)
         code = array.dtype.newbyteorder("=")
         if code not in _NAMES:
             raise DTypeError(
-                f"[save] tensor {name!r} has dtype {array.dtype}, which safetensors files of Lamella do not "
-                f"hold; cast it to one of {', '.join(d.name for d in _NAMES)}"
+                f"[save] tensor {name!r} has dtype {array.dtype}, which safetensors files of "
+                f"Lamella do not hold; cast it to one of {', '.join(d.name for d in _NAMES)}"
             )
         little = code.newbyteorder("<") if code.byteorder == "=" and code.kind in "iuf" else code
         arrays[name] = np.ascontiguousarray(array, dtype=little).reshape(array.shape)
@@ -186,8 +197,8 @@ def _checked_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:
     for key, value in found.items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise OptionError(
-                f"[save] metadata {key!r}: {value!r} is not a text named by a text; "
-                "write other values with json.dumps"
+                f"[save] metadata {key!r}: {value!r} is not a text named by a text; write other "
+                "values with json.dumps"
             )
     return found
 
@@ -206,8 +217,8 @@ def _header(arrays: dict[str, np.ndarray], placed: list[str], metadata: dict[str
     text += b" " * (-(len(text) + 8) % _ALIGNMENT)
     if len(text) > MAX_HEADER:
         raise OptionError(
-            f"[save] names, shapes and metadata take {len(text)} bytes, more than the {MAX_HEADER} a header "
-            "may have; split the tensors over several files"
+            f"[save] names, shapes and metadata take {len(text)} bytes, more than the {MAX_HEADER} "
+            "a header may have; split the tensors over several files"
         )
     return struct.pack("<Q", len(text)) + text
 
@@ -303,7 +314,8 @@ def _entry(name: str, value: object, path: object) -> Entry:
     if needed != offsets[1] - offsets[0]:
         raise _refuse(
             path,
-            f"shape {shape} of {code} takes {needed} bytes, but its data has {offsets[1] - offsets[0]}",
+            f"shape {shape} of {code} takes {needed} bytes, but its data has "
+            f"{offsets[1] - offsets[0]}",
             name,
         )
     return Entry(name, dtype, tuple(shape), offsets[0], offsets[1])

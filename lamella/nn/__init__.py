@@ -4,6 +4,7 @@ from lamella.nn import functional, init, utils
 from lamella.nn.activation import (
     ELU,
     GELU,
+    SELU,
     Hardsigmoid,
     Hardswish,
     LeakyReLU,
@@ -11,7 +12,6 @@ from lamella.nn.activation import (
     Mish,
     ReLU,
     ReLU6,
-    SELU,
     Sigmoid,
     SiLU,
     Softmax,
@@ -56,10 +56,12 @@ from lamella.nn.pooling import (
 
 __all__ = [
     "BCELoss", "BCEWithLogitsLoss", "ELU", "GELU", "SELU", "AdaptiveAvgPool1d", "AdaptiveAvgPool2d",
-    "AdaptiveAvgPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Conv1d",
-    "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "CrossEntropyLoss", "Dropout",
-    "Embedding", "Flatten", "GroupNorm", "Hardsigmoid", "Hardswish", "HuberLoss", "Identity", "L1Loss", "LayerNorm",
-    "LeakyReLU", "Linear", "LogSoftmax", "MSELoss", "MaxPool1d", "MaxPool2d", "MaxPool3d", "Mish", "Module",
-    "ModuleDict", "ModuleList", "MultiheadAttention", "NLLLoss", "Parameter", "RMSNorm", "ReLU", "ReLU6", "Sequential",
-    "SiLU", "Sigmoid", "SmoothL1Loss", "Softmax", "Softplus", "Tanh", "Unflatten", "functional", "init", "utils",
+    "AdaptiveAvgPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "BatchNorm1d", "BatchNorm2d",
+    "BatchNorm3d", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d",
+    "ConvTranspose3d", "CrossEntropyLoss", "Dropout", "Embedding", "Flatten", "GroupNorm",
+    "Hardsigmoid", "Hardswish", "HuberLoss", "Identity", "L1Loss", "LayerNorm", "LeakyReLU",
+    "Linear", "LogSoftmax", "MSELoss", "MaxPool1d", "MaxPool2d", "MaxPool3d", "Mish", "Module",
+    "ModuleDict", "ModuleList", "MultiheadAttention", "NLLLoss", "Parameter", "RMSNorm", "ReLU",
+    "ReLU6", "Sequential", "SiLU", "Sigmoid", "SmoothL1Loss", "Softmax", "Softplus", "Tanh",
+    "Unflatten", "functional", "init", "utils",
 ]  # fmt: skip

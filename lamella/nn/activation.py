@@ -9,13 +9,15 @@ from lamella.nn.module import Module
 from lamella.tensor.tensor import Tensor
 
 __all__ = [
-    "ELU", "GELU", "SELU", "Hardsigmoid", "Hardswish", "LeakyReLU", "LogSoftmax", "Mish", "ReLU", "ReLU6", "SiLU",
-    "Sigmoid", "Softmax", "Softplus", "Tanh",
+    "ELU", "GELU", "SELU", "Hardsigmoid", "Hardswish", "LeakyReLU", "LogSoftmax", "Mish", "ReLU",
+    "ReLU6", "SiLU", "Sigmoid", "Softmax", "Softplus", "Tanh",
 ]  # fmt: skip
 
 
 class _Activation(Module):
-    """An elementwise function without options (``inplace`` is taken for PyTorch's sake and changes nothing)."""
+    """An elementwise function without options (``inplace`` is taken for PyTorch's sake and changes
+    nothing).
+    """
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__()

@@ -19,10 +19,12 @@ __all__ = ["MultiheadAttention"]
 
 
 class MultiheadAttention(Module):
-    """Attention in ``num_heads`` heads of size ``embed_dim / num_heads``, between learned projections.
+    """Attention in ``num_heads`` heads of size ``embed_dim / num_heads``, between learned
+    projections.
 
-    Parameters are ``in_proj_weight (3 E, E)`` (or ``q_proj_weight``, ``k_proj_weight``, ``v_proj_weight`` when ``kdim``
-    or ``vdim`` differ from E), ``in_proj_bias (3 E,)``, ``out_proj.weight`` and ``out_proj.bias``.
+    Parameters are ``in_proj_weight (3 E, E)`` (or ``q_proj_weight``, ``k_proj_weight``,
+    ``v_proj_weight`` when ``kdim`` or ``vdim`` differ from E), ``in_proj_bias (3 E,)``,
+    ``out_proj.weight`` and ``out_proj.bias``.
 
     >>> attention = MultiheadAttention(8, 2, batch_first=True)
     >>> y, weights = attention(lm.ones((1, 3, 8)), lm.ones((1, 5, 8)), lm.ones((1, 5, 8)))
@@ -31,13 +33,15 @@ class MultiheadAttention(Module):
     """
 
     def __init__(
-        self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True, kdim: int | None = None,
+        self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True, kdim: int |
+        None = None,
         vdim: int | None = None, batch_first: bool = False, dtype: Any = None,
     ) -> None:  # fmt: skip
         super().__init__()
         if num_heads < 1 or embed_dim % num_heads:
             raise OptionError(
-                f"[MultiheadAttention] embed_dim={embed_dim} is no multiple of num_heads={num_heads}; give a divisor"
+                f"[MultiheadAttention] embed_dim={embed_dim} is no multiple of "
+                f"num_heads={num_heads}; give a divisor"
             )
         self.embed_dim = embed_dim
         self.num_heads = num_heads
@@ -61,7 +65,8 @@ class MultiheadAttention(Module):
             init.zeros_(self.out_proj.bias)
 
     def forward(
-        self, query: Any, key: Any, value: Any, key_padding_mask: Any = None, need_weights: bool = True,
+        self, query: Any, key: Any, value: Any, key_padding_mask: Any = None, need_weights: bool =
+        True,
         attn_mask: Any = None, average_attn_weights: bool = True, is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
         """The attended values and, if wanted, the weights.
@@ -70,14 +75,17 @@ class MultiheadAttention(Module):
             query: ``(L, N, E)``, with ``batch_first`` ``(N, L, E)``, or ``(L, E)``.
             key: ``(S, N, kdim)`` and so on.
             value: ``(S, N, vdim)`` and so on.
-            key_padding_mask: ``(N, S)``, True where a key is to be left out (or added to the scores).
+            key_padding_mask: ``(N, S)``, True where a key is to be left out (or added to the
+                scores).
             need_weights: whether to return the weights.
-            attn_mask: ``(L, S)`` or ``(N * heads, L, S)``, True where attention is not allowed (or added).
+            attn_mask: ``(L, S)`` or ``(N * heads, L, S)``, True where attention is not allowed (or
+                added).
             average_attn_weights: whether the weights are averaged over heads.
             is_causal: whether row ``i`` sees keys up to ``i`` only.
 
         Returns:
-            the result, of the query's layout, and weights ``(N, L, S)``, ``(N, heads, L, S)`` or None.
+            the result, of the query's layout, and weights ``(N, L, S)``, ``(N, heads, L, S)`` or
+            None.
         """
         query, key, value = tensor(query), tensor(key), tensor(value)
         if query.ndim == 2:
@@ -142,7 +150,9 @@ class MultiheadAttention(Module):
         return lm.swapaxes(x.reshape((*x.shape[:2], self.num_heads, self.head_dim)), 1, 2)
 
     def _mask(self, padding: Any, mask: Any, count: int) -> Tensor | None:
-        """Both masks as one that is added, or True where attention is allowed, over ``(N, heads, L, S)``."""
+        """Both masks as one that is added, or True where attention is allowed, over ``(N, heads, L,
+        S)``.
+        """
         parts = []
         if mask is not None:
             mask = tensor(mask)

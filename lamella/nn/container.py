@@ -68,7 +68,8 @@ class _Listed(Module):
         count = len(self)
         if not -count <= index < count:
             raise LamellaIndexError(
-                f"[{type(self).__name__}] index {index} is outside its {count} modules; use 0 to {count - 1}"
+                f"[{type(self).__name__}] index {index} is outside its {count} modules; use 0 to "
+                f"{count - 1}"
             )
         return index % count
 

@@ -1,7 +1,8 @@
-"""Convolution layers, rank 1 to 3, and their transposes; the formulas are in :mod:`lamella.nn.functional.conv`.
+"""Convolution layers, rank 1 to 3, and their transposes; the formulas are in
+:mod:`lamella.nn.functional.conv`.
 
-``weight`` is ``(out, in / groups, *kernel)``, for the transposed ones ``(in, out / groups, *kernel)``; it and ``bias``
-are drawn uniform in ``±1/sqrt(fan_in)``.
+``weight`` is ``(out, in / groups, *kernel)``, for the transposed ones ``(in, out / groups,
+*kernel)``; it and ``bias`` are drawn uniform in ``±1/sqrt(fan_in)``.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class _Convolution(Module):
     bias: Parameter | None
 
     def _build(
-        self, in_channels: int, out_channels: int, kernel_size: Sizes, stride: Sizes, padding: str | Sizes,
+        self, in_channels: int, out_channels: int, kernel_size: Sizes, stride: Sizes, padding: str |
+        Sizes,
         dilation: Sizes, groups: int, bias: bool, dtype: Any,
     ) -> None:  # fmt: skip
         name = type(self).__name__
@@ -73,7 +75,8 @@ class _Convolution(Module):
 
     def extra_repr(self) -> str:
         """The options that differ from the defaults, as PyTorch shows them."""
-        text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
+        text = f"{self.in_channels}, {self.out_channels}"
+        text += f", kernel_size={self.kernel_size}, stride={self.stride}"
         if self.padding != (0,) * self.rank:
             text += (
                 f", padding={self.padding!r}"
@@ -91,7 +94,8 @@ class _Conv(_Convolution):
     function: ClassVar[Callable[..., Tensor]]
 
     def __init__(
-        self, in_channels: int, out_channels: int, kernel_size: Sizes, stride: Sizes = 1, padding: str | Sizes = 0,
+        self, in_channels: int, out_channels: int, kernel_size: Sizes, stride: Sizes = 1, padding:
+        str | Sizes = 0,
         dilation: Sizes = 1, groups: int = 1, bias: bool = True, dtype: Any = None,
     ) -> None:  # fmt: skip
         super().__init__()
@@ -144,8 +148,10 @@ class _ConvTranspose(_Convolution):
     function: ClassVar[Callable[..., Tensor]]
 
     def __init__(
-        self, in_channels: int, out_channels: int, kernel_size: Sizes, stride: Sizes = 1, padding: Sizes = 0,
-        output_padding: Sizes = 0, groups: int = 1, bias: bool = True, dilation: Sizes = 1, dtype: Any = None,
+        self, in_channels: int, out_channels: int, kernel_size: Sizes, stride: Sizes = 1, padding:
+        Sizes = 0,
+        output_padding: Sizes = 0, groups: int = 1, bias: bool = True, dilation: Sizes = 1, dtype:
+        Any = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.output_padding = per_axis(

@@ -1,8 +1,8 @@
 """Initial values of parameters, in place, with PyTorch's names and formulas.
 
-Each function changes the value of its tensor without recording a gradient and returns it. Randomness comes from
-``lamella.random``'s implicit generator. Fans are those of PyTorch: a weight ``(out, in, *window)`` has
-``fan_in = in * prod(window)`` and ``fan_out = out * prod(window)``.
+Each function changes the value of its tensor without recording a gradient and returns it.
+Randomness comes from ``lamella.random``'s implicit generator. Fans are those of PyTorch: a weight
+``(out, in, *window)`` has ``fan_in = in * prod(window)`` and ``fan_out = out * prod(window)``.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from lamella.errors import OptionError, ShapeError, did_you_mean
 from lamella.tensor.tensor import Tensor
 
 __all__ = [
-    "calculate_gain", "constant_", "eye_", "kaiming_normal_", "kaiming_uniform_", "normal_", "ones_", "orthogonal_",
-    "trunc_normal_", "uniform_", "xavier_normal_", "xavier_uniform_", "zeros_",
+    "calculate_gain", "constant_", "eye_", "kaiming_normal_", "kaiming_uniform_", "normal_",
+    "ones_", "orthogonal_", "trunc_normal_", "uniform_", "xavier_normal_", "xavier_uniform_",
+    "zeros_",
 ]  # fmt: skip
 
 
@@ -49,7 +50,8 @@ def trunc_normal_(
 ) -> Tensor:
     """Normal values, those outside ``[a, b]`` replaced by the distribution's own restriction to it.
 
-    Drawn by inverting the distribution function on the host, so it is meant for initialisation alone.
+    Drawn by inverting the distribution function on the host, so it is meant for initialisation
+    alone.
 
     >>> abs(trunc_normal_(lm.zeros(100)).numpy()).max() <= 2
     np.True_
@@ -101,7 +103,8 @@ def eye_(tensor: Tensor) -> Tensor:
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
-    """A matrix with orthonormal rows or columns (Saxe et al., 2013), times ``gain``; further axes are flattened.
+    """A matrix with orthonormal rows or columns (Saxe et al., 2013), times ``gain``; further axes
+    are flattened.
 
     >>> w = orthogonal_(lm.zeros((2, 2))).numpy()
     >>> bool(np.allclose(w @ w.T, np.eye(2), atol=1e-5))
@@ -138,7 +141,8 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
 def kaiming_uniform_(
     tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
 ) -> Tensor:
-    """Uniform in ``±gain * sqrt(3 / fan)`` (He et al., 2015); ``a`` is the slope of the leaky ReLU that follows.
+    """Uniform in ``±gain * sqrt(3 / fan)`` (He et al., 2015); ``a`` is the slope of the leaky ReLU
+    that follows.
 
     >>> kaiming_uniform_(lm.zeros((2, 3))).shape
     (2, 3)
@@ -169,13 +173,15 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """
     slope = 0.01 if param is None else param
     gains = {
-        "linear": 1.0, "conv1d": 1.0, "conv2d": 1.0, "conv3d": 1.0, "conv_transpose1d": 1.0, "conv_transpose2d": 1.0,
-        "conv_transpose3d": 1.0, "sigmoid": 1.0, "tanh": 5.0 / 3, "relu": math.sqrt(2.0),
+        "linear": 1.0, "conv1d": 1.0, "conv2d": 1.0, "conv3d": 1.0,
+        "conv_transpose1d": 1.0, "conv_transpose2d": 1.0, "conv_transpose3d": 1.0,
+        "sigmoid": 1.0, "tanh": 5.0 / 3, "relu": math.sqrt(2.0),
         "leaky_relu": math.sqrt(2.0 / (1 + slope**2)), "selu": 0.75,
     }  # fmt: skip
     if nonlinearity not in gains:
         raise OptionError(
-            f"[calculate_gain] no nonlinearity {nonlinearity!r}; {did_you_mean(nonlinearity, gains)}"
+            f"[calculate_gain] no nonlinearity {nonlinearity!r}; "
+            f"{did_you_mean(nonlinearity, gains)}"
         )
     return gains[nonlinearity]
 
@@ -197,8 +203,8 @@ def fans(tensor: Tensor) -> tuple[int, int]:
 def _matrix(tensor: Tensor, name: str) -> tuple[int, ...]:
     if tensor.ndim < 2:
         raise ShapeError(
-            f"[{name}] a tensor of shape {tensor.shape} has no fan in and fan out, which take two axes; "
-            "initialise it with uniform_ or constant_"
+            f"[{name}] a tensor of shape {tensor.shape} has no fan in and fan out, which take two "
+            "axes; initialise it with uniform_ or constant_"
         )
     return tensor.shape
 

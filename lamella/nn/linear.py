@@ -1,4 +1,6 @@
-"""Linear maps, lookups and the small layers around them: Linear, Embedding, Dropout, Flatten, Unflatten, Identity."""
+"""Linear maps, lookups and the small layers around them: Linear, Embedding, Dropout, Flatten,
+Unflatten, Identity.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,11 @@ class Identity(Module):
 
 
 class Linear(Module):
-    """``y = x @ weight.T + bias`` over the last axis: ``(..., in_features)`` to ``(..., out_features)``.
+    """``y = x @ weight.T + bias`` over the last axis: ``(..., in_features)`` to ``(...,
+    out_features)``.
 
-    ``weight`` is ``(out_features, in_features)``, drawn uniform in ``±1/sqrt(in_features)``, as is ``bias``.
+    ``weight`` is ``(out_features, in_features)``, drawn uniform in ``±1/sqrt(in_features)``, as is
+    ``bias``.
 
     >>> Linear(3, 2)(lm.ones((4, 3))).shape
     (4, 2)
@@ -67,14 +71,16 @@ class Linear(Module):
 
     def extra_repr(self) -> str:
         """The options, as PyTorch shows them."""
-        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
+        text = f"in_features={self.in_features}, out_features={self.out_features}"
+        return f"{text}, bias={self.bias is not None}"
 
 
 class Embedding(Module):
     """Rows of a table by index: integer ``(...)`` to ``(..., embedding_dim)``.
 
-    ``weight`` is ``(num_embeddings, embedding_dim)``, standard normal. The row ``padding_idx`` starts at zero and is
-    not trained. An index outside the table raises IndexError when the result is computed.
+    ``weight`` is ``(num_embeddings, embedding_dim)``, standard normal. The row ``padding_idx``
+    starts at zero and is not trained. An index outside the table raises IndexError when the result
+    is computed.
 
     >>> Embedding(10, 4)(lm.asarray([[1, 2, 3]])).shape
     (1, 3, 4)

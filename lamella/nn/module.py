@@ -1,9 +1,11 @@
-"""The base of every layer and model: named parameters, buffers and submodules, as in PyTorch; also a pytree.
+"""The base of every layer and model: named parameters, buffers and submodules, as in PyTorch; also
+a pytree.
 
-A ``Module`` holds tensors under the names PyTorch uses, so that public checkpoints load without renaming. As a pytree
-(:mod:`lamella.tree`) its leaves are the distinct tensors it holds, in the order of :meth:`Module.state_dict`; a tensor
-held twice (tied weights) is one leaf. :data:`epoch` counts every change that could change what a traced function does
-without changing a tensor's value: ``jit`` compares it before it looks any closer.
+A ``Module`` holds tensors under the names PyTorch uses, so that public checkpoints load without
+renaming. As a pytree (:mod:`lamella.tree`) its leaves are the distinct tensors it holds, in the
+order of :meth:`Module.state_dict`; a tensor held twice (tied weights) is one leaf. :data:`epoch`
+counts every change that could change what a traced function does without changing a tensor's value:
+``jit`` compares it before it looks any closer.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ class RemovableHandle:
 
 
 class Module:
-    """A layer or model. Subclasses call ``super().__init__()``, assign layers, and define ``forward``.
+    """A layer or model. Subclasses call ``super().__init__()``, assign layers, and define
+    ``forward``.
 
     >>> from lamella import nn
     >>> class Net(nn.Module):
@@ -170,7 +173,8 @@ class Module:
             what = {"_parameters": "Parameter", "_buffers": "Tensor", "_modules": "Module"}[table]
             raise OptionError(
                 f"[{type(self).__name__}] {name!r} holds a {what} and cannot become a "
-                f"{type(value).__name__}; assign a {what} or None, or change its values with .copy_(...)"
+                f"{type(value).__name__}; assign a {what} or None, or change its values with "
+                ".copy_(...)"
             )
 
     def register_parameter(self, name: str, value: Parameter | None) -> None:
@@ -180,8 +184,8 @@ class Module:
     def register_buffer(self, name: str, value: Tensor | None, persistent: bool = True) -> None:
         """Hold a tensor that is state but not trained; ``persistent`` ones are in the state dict.
 
-        >>> from lamella import nn
-        >>> module = nn.Module()
+        >>> import lamella as lm
+        >>> module = lm.nn.Module()
         >>> module.register_buffer("steps", lm.zeros(()))
         >>> list(module.state_dict())
         ['steps']
@@ -262,7 +266,8 @@ class Module:
     # State
 
     def state_dict(self, prefix: str = "") -> dict[str, Tensor]:
-        """Every parameter and persistent buffer by dotted name: a snapshot that later training leaves alone.
+        """Every parameter and persistent buffer by dotted name: a snapshot that later training
+        leaves alone.
 
         >>> from lamella import nn
         >>> list(nn.Sequential(nn.Linear(1, 1), nn.BatchNorm1d(1)).state_dict())[2:]
@@ -281,7 +286,8 @@ class Module:
             yield from module._state(start + name)
 
     def load_state_dict(self, state: dict[str, Any], strict: bool = True) -> LoadResult:
-        """Copy values in by name; every problem found is named in one error and nothing is changed then.
+        """Copy values in by name; every problem found is named in one error and nothing is changed
+        then.
 
         Args:
             state: names to tensors or arrays, as :meth:`state_dict` gives or ``lm.load`` reads.
@@ -331,7 +337,8 @@ class Module:
         return self
 
     def to(self, *where: Any, dtype: Any = None, device: Any = None) -> Self:
-        """Cast all floating-point tensors to a dtype (a device other than ``"cpu"`` is not there yet).
+        """Cast all floating-point tensors to a dtype (a device other than ``"cpu"`` is not there
+        yet).
 
         Raises:
             OptionError: for another device.
@@ -358,11 +365,15 @@ class Module:
         return self.to("float64")
 
     def register_forward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call ``hook(module, args, result)`` after each forward; a value it returns replaces the result."""
+        """Call ``hook(module, args, result)`` after each forward; a value it returns replaces the
+        result.
+        """
         return RemovableHandle(self._hooks, hook)
 
     def register_forward_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call ``hook(module, args)`` before each forward; a value it returns replaces the arguments."""
+        """Call ``hook(module, args)`` before each forward; a value it returns replaces the
+        arguments.
+        """
         return RemovableHandle(self._pre_hooks, hook)
 
     # Pytree and text

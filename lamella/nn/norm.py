@@ -17,9 +17,11 @@ __all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "GroupNorm", "LayerNorm"
 
 
 class _BatchNorm(Module):
-    """Normalise each channel, in training with the batch's statistics, which the running ones follow.
+    """Normalise each channel, in training with the batch's statistics, which the running ones
+    follow.
 
-    ``momentum`` is the share of the batch in the running statistics; None averages all batches equally.
+    ``momentum`` is the share of the batch in the running statistics; None averages all batches
+    equally.
     """
 
     ranks: ClassVar[tuple[int, ...]]
@@ -31,7 +33,8 @@ class _BatchNorm(Module):
     num_batches_tracked: Tensor | None
 
     def __init__(
-        self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
+        self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool =
+        True,
         track_running_stats: bool = True, dtype: Any = None,
     ) -> None:  # fmt: skip
         super().__init__()
@@ -123,7 +126,8 @@ class LayerNorm(Module):
     bias: Parameter | None
 
     def __init__(
-        self, normalized_shape: int | Sequence[int], eps: float = 1e-5, elementwise_affine: bool = True,
+        self, normalized_shape: int | Sequence[int], eps: float = 1e-5, elementwise_affine: bool =
+        True,
         bias: bool = True, dtype: Any = None,
     ) -> None:  # fmt: skip
         super().__init__()
@@ -165,7 +169,8 @@ class RMSNorm(Module):
     weight: Parameter | None
 
     def __init__(
-        self, normalized_shape: int | Sequence[int], eps: float | None = None, elementwise_affine: bool = True,
+        self, normalized_shape: int | Sequence[int], eps: float | None = None, elementwise_affine:
+        bool = True,
         dtype: Any = None,
     ) -> None:  # fmt: skip
         super().__init__()
@@ -209,7 +214,8 @@ class GroupNorm(Module):
         super().__init__()
         if num_groups < 1 or num_channels % num_groups:
             raise OptionError(
-                f"[GroupNorm] num_channels={num_channels} is no multiple of num_groups={num_groups}; give a divisor"
+                f"[GroupNorm] num_channels={num_channels} is no multiple of "
+                f"num_groups={num_groups}; give a divisor"
             )
         self.num_groups = num_groups
         self.num_channels = num_channels

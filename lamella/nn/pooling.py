@@ -10,8 +10,8 @@ from lamella.nn.module import Module
 from lamella.tensor.tensor import Tensor
 
 __all__ = [
-    "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "MaxPool1d",
-    "MaxPool2d", "MaxPool3d",
+    "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AvgPool1d", "AvgPool2d",
+    "AvgPool3d", "MaxPool1d", "MaxPool2d", "MaxPool3d",
 ]  # fmt: skip
 
 Sizes = int | Sequence[int]
@@ -21,7 +21,8 @@ class _MaxPool(Module):
     function: ClassVar[Callable[..., Tensor]]
 
     def __init__(
-        self, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1,
+        self, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes =
+        1,
         ceil_mode: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
@@ -82,7 +83,8 @@ class _AvgPool(Module):
     function: ClassVar[Callable[..., Tensor]]
 
     def __init__(
-        self, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: bool = False,
+        self, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: bool =
+        False,
         count_include_pad: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()

@@ -26,7 +26,9 @@ class LoadResult(NamedTuple):
 def load_state_dict(
     owner: str, own: dict[str, Tensor], state: Mapping[str, Any], strict: bool
 ) -> LoadResult:
-    """Copy the values of ``state`` into the tensors ``own`` of the same names (see ``Module.load_state_dict``)."""
+    """Copy the values of ``state`` into the tensors ``own`` of the same names (see
+    ``Module.load_state_dict``).
+    """
     if not isinstance(state, Mapping):
         raise OptionError(
             f"[load_state_dict] got a {type(state).__name__}; pass a dict of names to tensors, "
@@ -47,8 +49,8 @@ def load_state_dict(
     ]
     if problems:
         raise (ShapeError if shapes else OptionError)(
-            f"[load_state_dict] the state does not fit {owner}: {'. '.join(problems)}; build the model with the "
-            "options it was saved with"
+            f"[load_state_dict] the state does not fit {owner}: {'. '.join(problems)}; build the "
+            "model with the options it was saved with"
             + ("" if shapes else ", or pass strict=False to take what fits")
         )
     for name, value in values.items():
@@ -77,7 +79,8 @@ def target_dtype(where: tuple[Any, ...], dtype: Any, device: Any) -> DType | Non
     target = as_dtype(dtype)
     if not target.is_floating:
         raise DTypeError(
-            f"[to] modules compute with floating-point parameters, not {target.name}; choose a float dtype"
+            f"[to] modules compute with floating-point parameters, not {target.name}; choose a "
+            "float dtype"
         )
     return target
 

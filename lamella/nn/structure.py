@@ -1,7 +1,8 @@
 """A module as a pytree: flattening to its distinct tensors and building a module around new ones.
 
-Invariant: ``unflatten(structure, leaves)`` shares no module object with the one flattened, so a traced function may
-rebind tensors of its copy freely; tensors held at several places are one leaf and stay shared.
+Invariant: ``unflatten(structure, leaves)`` shares no module object with the one flattened, so a
+traced function may rebind tensors of its copy freely; tensors held at several places are one leaf
+and stay shared.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ _PRIVATE = {*_TENSORS, "_modules"}
 
 
 class Structure:
-    """Everything of a module that is no tensor. Equal structures compute the same from equal tensors.
+    """Everything of a module that is no tensor. Equal structures compute the same from equal
+    tensors.
 
-    ``places`` lists, per module, where each leaf goes: ``(module number, table, name, leaf number)``.
+    ``places`` lists, per module, where each leaf goes: ``(module number, table, name, leaf
+    number)``.
     """
 
     __slots__ = ("children", "classes", "names", "places", "static")

@@ -92,7 +92,8 @@ def vector_to_parameters(vector: Tensor, parameters: Iterable[Tensor]) -> None:
     needed = sum(math.prod(parameter.shape) for parameter in given)
     if vector.ndim != 1 or vector.shape[0] != needed:
         raise ShapeError(
-            f"[vector_to_parameters] a vector of shape {tuple(vector.shape)} for {needed} elements; they must agree"
+            f"[vector_to_parameters] a vector of shape {tuple(vector.shape)} for {needed} "
+            "elements; they must agree"
         )
     place = 0
     for parameter in given:

@@ -17,8 +17,8 @@ __all__ = ["Adam", "AdamW"]
 class Adam(Optimizer):
     """``m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g²;  p -= lr * m̂ / (sqrt(v̂) + eps)``.
 
-    ``m̂ = m / (1 - b1^t)`` and ``v̂ = v / (1 - b2^t)`` undo the start at zero; they are computed in float64 from a step
-    count that is a tensor.
+    ``m̂ = m / (1 - b1^t)`` and ``v̂ = v / (1 - b2^t)`` undo the start at zero; they are computed in
+    float64 from a step count that is a tensor.
 
     Args:
         params: see :class:`~lamella.optim.Optimizer`.
@@ -42,7 +42,8 @@ class Adam(Optimizer):
     _decay = 0.0
 
     def __init__(
-        self, params: Parameters, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+        self, params: Parameters, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps:
+        float = 1e-8,
         weight_decay: float | None = None, amsgrad: bool = False, *, maximize: bool = False,
     ) -> None:  # fmt: skip
         name = type(self).__name__
@@ -56,8 +57,8 @@ class Adam(Optimizer):
         super().__init__(
             params,
             {
-                "lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
-                "maximize": maximize,
+                "lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay,
+                "amsgrad": amsgrad, "maximize": maximize,
             },
         )  # fmt: skip
 
@@ -102,7 +103,8 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """:class:`Adam` whose weight decay shrinks the parameter itself: ``p *= 1 - lr * weight_decay`` before each step.
+    """:class:`Adam` whose weight decay shrinks the parameter itself: ``p *= 1 - lr * weight_decay``
+    before each step.
 
     The arguments are those of :class:`Adam`; ``weight_decay`` is 0.01 by default.
 

@@ -15,10 +15,12 @@ __all__ = ["EMA"]
 
 
 class EMA:
-    """``average = decay * average + (1 - decay) * value`` for every floating-point tensor of a model.
+    """``average = decay * average + (1 - decay) * value`` for every floating-point tensor of a
+    model.
 
-    Early on the decay is at most ``(1 + t) / (10 + t)`` at update ``t``, so that the start is soon forgotten. Others
-    than floating-point tensors are copied. :attr:`module` is the averaged model, in evaluation mode.
+    Early on the decay is at most ``(1 + t) / (10 + t)`` at update ``t``, so that the start is soon
+    forgotten. Others than floating-point tensors are copied. :attr:`module` is the averaged model,
+    in evaluation mode.
 
     Args:
         model: the model that is trained.

@@ -1,7 +1,8 @@
-"""Learning-rate schedules: call ``step()`` after each optimiser step (or epoch), outside transformed functions.
+"""Learning-rate schedules: call ``step()`` after each optimiser step (or epoch), outside
+transformed functions.
 
-Each computes the rate of step ``t`` in closed form from the groups' initial rates and sets ``param_groups[i]["lr"]``,
-which compiled steps read without a retrace.
+Each computes the rate of step ``t`` in closed form from the groups' initial rates and sets
+``param_groups[i]["lr"]``, which compiled steps read without a retrace.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ class LRScheduler:
         """
         if current_trace() is not None:
             raise TraceError(
-                f"[{type(self).__name__}] step() was called inside a function being transformed, where it would "
-                "count once only; call it after the compiled step"
+                f"[{type(self).__name__}] step() was called inside a function being transformed, "
+                "where it would count once only; call it after the compiled step"
             )
         self.last_epoch += 1
         self._set()
@@ -114,12 +115,14 @@ class LambdaLR(LRScheduler):
 
 
 class LinearLR(LRScheduler):
-    """From ``start_factor * base`` to ``end_factor * base`` over ``total_iters`` steps, then constant.
+    """From ``start_factor * base`` to ``end_factor * base`` over ``total_iters`` steps, then
+    constant.
 
     >>> import lamella as lm
     >>> from lamella import optim
     >>> opt = optim.SGD([lm.tensor([1.0], requires_grad=True)], lr=1.0)
-    >>> schedule = LinearLR(opt, start_factor=0.5, total_iters=2); schedule.step(); opt.param_groups[0]["lr"]
+    >>> schedule = LinearLR(opt, start_factor=0.5, total_iters=2); schedule.step()
+    >>> opt.param_groups[0]["lr"]
     0.75
     """
 
@@ -161,10 +164,11 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class OneCycleLR(LRScheduler):
-    """Up to ``max_lr`` over the share ``pct_start`` of the steps, then down to nearly zero (Smith and Topin, 2017).
+    """Up to ``max_lr`` over the share ``pct_start`` of the steps, then down to nearly zero (Smith
+    and Topin, 2017).
 
-    It starts at ``max_lr / div_factor`` and ends at ``max_lr / div_factor / final_div_factor``. Unlike PyTorch's, it
-    leaves momentum alone.
+    It starts at ``max_lr / div_factor`` and ends at ``max_lr / div_factor / final_div_factor``.
+    Unlike PyTorch's, it leaves momentum alone.
 
     Raises:
         OptionError: after more steps than ``total_steps``, or for an unknown ``anneal_strategy``.
@@ -177,12 +181,14 @@ class OneCycleLR(LRScheduler):
     """
 
     def __init__(
-        self, optimizer: Optimizer, max_lr: float | Sequence[float], total_steps: int, pct_start: float = 0.3,
+        self, optimizer: Optimizer, max_lr: float | Sequence[float], total_steps: int, pct_start:
+        float = 0.3,
         anneal_strategy: str = "cos", div_factor: float = 25.0, final_div_factor: float = 1e4,
     ) -> None:  # fmt: skip
         if anneal_strategy not in ("cos", "linear"):
             raise OptionError(
-                f"[OneCycleLR] anneal_strategy={anneal_strategy!r} is unknown; use 'cos' or 'linear'"
+                f"[OneCycleLR] anneal_strategy={anneal_strategy!r} is unknown; use 'cos' or "
+                "'linear'"
             )
         count = len(optimizer.param_groups)
         self.max_lrs = [float(max_lr)] * count if isinstance(max_lr, (int, float)) else list(max_lr)
@@ -196,7 +202,8 @@ class OneCycleLR(LRScheduler):
         """Up, then down."""
         if self.last_epoch > self.total_steps:
             raise OptionError(
-                f"[OneCycleLR] step {self.last_epoch} of {self.total_steps}: the cycle is over; raise total_steps"
+                f"[OneCycleLR] step {self.last_epoch} of {self.total_steps}: the cycle is over; "
+                "raise total_steps"
             )
         top = self.max_lrs[group]
         first = top / self.div_factor

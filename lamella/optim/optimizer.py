@@ -1,8 +1,8 @@
 """The base of optimisers: parameter groups, state, and the step that rebinds parameters.
 
-A subclass names its state and computes one parameter's update. All state exists from the start (zeros), so the first
-call of a step computes the same program as every later one. The number of steps is a tensor per group, so a compiled
-step counts on.
+A subclass names its state and computes one parameter's update. All state exists from the start
+(zeros), so the first call of a step computes the same program as every later one. The number of
+steps is a tensor per group, so a compiled step counts on.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Optimizer:
     """Updates parameters from their gradients.
 
     Args:
-        params: tensors, named tensors (``model.named_parameters()``), or dicts with ``"params"`` and options that
-            differ from the defaults.
+        params: tensors, named tensors (``model.named_parameters()``), or dicts with ``"params"``
+            and options that differ from the defaults.
         defaults: every option and its value.
 
     Raises:
@@ -43,7 +43,8 @@ class Optimizer:
         given = list(params) if not isinstance(params, Tensor) else [params]
         if not given:
             raise OptionError(
-                f"[{type(self).__name__}] got no parameters; pass model.parameters() (a generator serves only once)"
+                f"[{type(self).__name__}] got no parameters; pass model.parameters() (a generator "
+                "serves only once)"
             )
         groups = given if isinstance(given[0], Mapping) else [{"params": given}]
         for group in groups:
@@ -70,12 +71,14 @@ class Optimizer:
                 )
         if len({id(p) for p in tensors}) < len(tensors) or any(p in self.state for p in tensors):
             raise OptionError(
-                f"[{name}] a parameter is given twice, and would be updated twice; give each one once"
+                f"[{name}] a parameter is given twice, and would be updated twice; give each one "
+                "once"
             )
         for parameter in tensors:
             if not isinstance(parameter, Tensor):
                 raise OptionError(
-                    f"[{name}] {type(parameter).__name__} is no parameter; pass tensors or dicts of them"
+                    f"[{name}] {type(parameter).__name__} is no parameter; pass tensors or dicts "
+                    "of them"
                 )
             self.state[parameter] = {
                 state: lm.zeros(parameter.shape, dtype=parameter.dtype)
@@ -106,7 +109,8 @@ class Optimizer:
         raise NotImplementedError
 
     def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor | None:
-        """Update every parameter that has a gradient; outside transformed functions, compute it now.
+        """Update every parameter that has a gradient; outside transformed functions, compute it
+        now.
 
         Args:
             closure: computes the loss again, with its gradients, before the update.
@@ -159,7 +163,8 @@ class Optimizer:
         return {"state": state, "param_groups": groups}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Continue from a state that :meth:`state_dict` gave; nothing changes when an error is raised.
+        """Continue from a state that :meth:`state_dict` gave; nothing changes when an error is
+        raised.
 
         Raises:
             OptionError: if groups or parameters are more or fewer.
@@ -170,8 +175,8 @@ class Optimizer:
         there = [len(group["params"]) for group in groups]
         if here != there:
             raise OptionError(
-                f"[load_state_dict] groups of {there} parameters there, of {here} here; "
-                "build the optimiser over the same model first"
+                f"[load_state_dict] groups of {there} parameters there, of {here} here; build the "
+                "optimiser over the same model first"
             )
         loaded: list[tuple[Tensor, Tensor]] = []
         for group, saved, counter in zip(self.param_groups, groups, self._steps, strict=True):
@@ -194,8 +199,8 @@ class Optimizer:
         found = lm.asarray(value).detach()
         if tuple(found.shape) != tuple(mine.shape):
             raise ShapeError(
-                f"[load_state_dict] state of shape {tuple(found.shape)} for one of {tuple(mine.shape)}; "
-                "build the optimiser over the same model first"
+                f"[load_state_dict] state of shape {tuple(found.shape)} for one of "
+                f"{tuple(mine.shape)}; build the optimiser over the same model first"
             )
         return found.astype(mine.dtype)
 
@@ -210,7 +215,8 @@ class Optimizer:
 def check_number(
     op: str, name: str, value: Any, low: float = 0.0, below: float | None = None
 ) -> None:
-    """Raise OptionError unless ``low <= value`` (and ``value < below``); tensors are taken as they are.
+    """Raise OptionError unless ``low <= value`` (and ``value < below``); tensors are taken as they
+    are.
 
     >>> check_number("SGD", "lr", 0.1)
     """

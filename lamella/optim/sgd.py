@@ -1,4 +1,6 @@
-"""Stochastic gradient descent with momentum, Nesterov's form and weight decay, as PyTorch computes it."""
+"""Stochastic gradient descent with momentum, Nesterov's form and weight decay, as PyTorch computes
+it.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,11 @@ __all__ = ["SGD"]
 
 
 class SGD(Optimizer):
-    """``g += wd * p;  m = momentum * m + (1 - dampening) * g;  p -= lr * m`` (Sutskever et al., 2013).
+    """``g += wd * p;  m = momentum * m + (1 - dampening) * g;  p -= lr * m`` (Sutskever et al.,
+    2013).
 
-    With Nesterov ``p -= lr * (g + momentum * m)``. The first step takes ``m = g``, whatever the dampening.
+    With Nesterov ``p -= lr * (g + momentum * m)``. The first step takes ``m = g``, whatever the
+    dampening.
 
     Args:
         params: see :class:`~lamella.optim.Optimizer`.
@@ -45,14 +49,14 @@ class SGD(Optimizer):
             check_number("SGD", name, value)
         if nesterov and (momentum == 0 or dampening != 0):
             raise OptionError(
-                f"[SGD] nesterov=True with momentum={momentum} and dampening={dampening}: it is defined for "
-                "momentum > 0 and dampening = 0; change them"
+                f"[SGD] nesterov=True with momentum={momentum} and dampening={dampening}: it is "
+                "defined for momentum > 0 and dampening = 0; change them"
             )
         super().__init__(
             params,
             {
-                "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay,
-                "nesterov": nesterov, "maximize": maximize,
+                "lr": lr, "momentum": momentum, "dampening": dampening,
+                "weight_decay": weight_decay, "nesterov": nesterov, "maximize": maximize,
             },
         )  # fmt: skip
 

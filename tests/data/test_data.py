@@ -96,7 +96,9 @@ def test_structures() -> None:
 
 
 def test_collate() -> None:
-    loader = DataLoader([[1], [2, 3]], 2, collate=lambda rows: sum(rows, []), as_numpy=True)
+    loader = DataLoader(
+        [[1], [2, 3]], 2, collate=lambda rows: [x for row in rows for x in row], as_numpy=True
+    )
     assert next(iter(loader)) == [1, 2, 3]
 
 

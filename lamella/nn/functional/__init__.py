@@ -1,7 +1,7 @@
 """The computations of layers as functions, with PyTorch's names, arguments and formulas.
 
-Everything is composed of tensor functions, so every transformation applies. Arguments that are NumPy arrays become
-tensors. Images are ``(N, C, *spatial)``.
+Everything is composed of tensor functions, so every transformation applies. Arguments that are
+NumPy arrays become tensors. Images are ``(N, C, *spatial)``.
 """
 
 from lamella.nn.functional.activation import (
@@ -59,11 +59,13 @@ from lamella.nn.functional.pooling import (
 )
 
 __all__ = [
-    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d",
-    "batch_norm", "binary_cross_entropy", "binary_cross_entropy_with_logits", "conv1d", "conv2d", "conv3d",
-    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cross_entropy", "dropout", "elu", "embedding", "gelu",
-    "glu", "group_norm", "hardsigmoid", "hardswish", "huber_loss", "kl_div", "l1_loss", "layer_norm", "leaky_relu",
-    "linear", "log_softmax", "logsigmoid", "max_pool1d", "max_pool2d", "max_pool3d", "mish", "mse_loss", "nll_loss",
-    "normalize", "one_hot", "pad", "padding_row", "relu", "relu6", "rms_norm", "scaled_dot_product_attention", "selu",
-    "sigmoid", "silu", "smooth_l1_loss", "softmax", "softplus", "tanh",
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "avg_pool1d", "avg_pool2d",
+    "avg_pool3d", "batch_norm", "binary_cross_entropy", "binary_cross_entropy_with_logits",
+    "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+    "cross_entropy", "dropout", "elu", "embedding", "gelu", "glu", "group_norm", "hardsigmoid",
+    "hardswish", "huber_loss", "kl_div", "l1_loss", "layer_norm", "leaky_relu", "linear",
+    "log_softmax", "logsigmoid", "max_pool1d", "max_pool2d", "max_pool3d", "mish", "mse_loss",
+    "nll_loss", "normalize", "one_hot", "pad", "padding_row", "relu", "relu6", "rms_norm",
+    "scaled_dot_product_attention", "selu", "sigmoid", "silu", "smooth_l1_loss", "softmax",
+    "softplus", "tanh",
 ]  # fmt: skip

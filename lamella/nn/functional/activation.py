@@ -14,8 +14,8 @@ from lamella.nn.functional.support import check_float, choose, tensor
 from lamella.tensor.tensor import Tensor
 
 __all__ = [
-    "elu", "gelu", "glu", "hardsigmoid", "hardswish", "leaky_relu", "log_softmax", "logsigmoid", "mish", "relu", "relu6",
-    "selu", "sigmoid", "silu", "softmax", "softplus", "tanh",
+    "elu", "gelu", "glu", "hardsigmoid", "hardswish", "leaky_relu", "log_softmax", "logsigmoid",
+    "mish", "relu", "relu6", "selu", "sigmoid", "silu", "softmax", "softplus", "tanh",
 ]  # fmt: skip
 
 
@@ -184,7 +184,9 @@ def glu(x: Any, dim: int = -1) -> Tensor:
 
 
 def _shifted(op: str, x: Any, dim: int, dtype: Any) -> Tensor:
-    """``x`` minus its maximum, which changes neither softmax nor its derivative; -inf rows stay defined."""
+    """``x`` minus its maximum, which changes neither softmax nor its derivative; -inf rows stay
+    defined.
+    """
     x = tensor(x)
     x = x if dtype is None else x.astype(dtype)
     check_float(op, x)

@@ -22,7 +22,8 @@ def attention_weights(
     is_causal: bool = False,
     scale: float | None = None,
 ) -> Tensor:
-    """``softmax(query @ key^T * scale + mask)``: ``(..., L, E)`` and ``(..., S, E)`` to ``(..., L, S)``.
+    """``softmax(query @ key^T * scale + mask)``: ``(..., L, E)`` and ``(..., S, E)`` to ``(..., L,
+    S)``.
 
     A row that a boolean mask hides wholly has no weights: its sum is zero, not NaN.
 
@@ -64,30 +65,33 @@ def scaled_dot_product_attention(
         query: ``(..., L, E)``.
         key: ``(..., S, E)``.
         value: ``(..., S, V)``.
-        attn_mask: broadcasts to ``(..., L, S)``: True where a key may be seen, or added to the scores.
+        attn_mask: broadcasts to ``(..., L, S)``: True where a key may be seen, or added to the
+            scores.
         dropout_p: the probability of dropping a weight.
         is_causal: whether row ``i`` sees keys up to ``i`` only.
         scale: the factor on the scores (default ``1/sqrt(E)``).
-        enable_gqa: whether keys and values may have fewer heads, each serving several of the query's.
+        enable_gqa: whether keys and values may have fewer heads, each serving several of the
+            query's.
 
     Raises:
         ShapeError: if the last axes do not belong together.
         OptionError: if both a mask and ``is_causal`` are given.
 
-    >>> scaled_dot_product_attention(lm.ones((2, 3, 4)), lm.ones((2, 5, 4)), lm.ones((2, 5, 6))).shape
+    >>> q, k, v = lm.ones((2, 3, 4)), lm.ones((2, 5, 4)), lm.ones((2, 5, 6))
+    >>> scaled_dot_product_attention(q, k, v).shape
     (2, 3, 6)
     """
     query, key, value = tensor(query), tensor(key), tensor(value)
     if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
         raise ShapeError(
-            f"[scaled_dot_product_attention] query {tuple(query.shape)}, key {tuple(key.shape)} and value "
-            f"{tuple(value.shape)}: query and key must agree in the last axis, key and value in the one before; "
-            "check the order of axes (..., length, features)"
+            f"[scaled_dot_product_attention] query {tuple(query.shape)}, key {tuple(key.shape)} "
+            f"and value {tuple(value.shape)}: query and key must agree in the last axis, key and "
+            "value in the one before; check the order of axes (..., length, features)"
         )
     if attn_mask is not None and is_causal:
         raise OptionError(
-            "[scaled_dot_product_attention] got attn_mask and is_causal=True, which exclude each other; "
-            "join them into one mask"
+            "[scaled_dot_product_attention] got attn_mask and is_causal=True, which exclude each "
+            "other; join them into one mask"
         )
     if enable_gqa and query.shape[-3] != key.shape[-3]:
         key, value = (_repeat_heads(each, query.shape[-3]) for each in (key, value))
@@ -99,8 +103,8 @@ def _repeat_heads(x: Tensor, heads: int) -> Tensor:
     held = x.shape[-3]
     if heads % held:
         raise ShapeError(
-            f"[scaled_dot_product_attention] {heads} query heads are no multiple of the {held} of keys and values; "
-            "use head counts that divide"
+            f"[scaled_dot_product_attention] {heads} query heads are no multiple of the {held} of "
+            "keys and values; use head counts that divide"
         )
     shape = (*x.shape[:-2], heads // held, *x.shape[-2:])
     return lm.broadcast_to(x[..., None, :, :], shape).reshape((*x.shape[:-3], heads, *x.shape[-2:]))

@@ -1,7 +1,8 @@
 """Convolutions and transposed convolutions of rank 1 to 3, and padding, over ``(N, C, *spatial)``.
 
-An input without the batch axis is taken too, as in PyTorch. What is computed is cross-correlation, as everywhere in
-deep learning: ``y[n, o, i] = sum_c,k x[n, c, i * stride + k * dilation - padding] * w[o, c, k]``.
+An input without the batch axis is taken too, as in PyTorch. What is computed is cross-correlation,
+as everywhere in deep learning: ``y[n, o, i] = sum_c,k x[n, c, i * stride + k * dilation - padding]
+* w[o, c, k]``.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ def _padding(
             return [(0, 0)] * len(kernel)
         if any(step != 1 for step in stride):
             raise OptionError(
-                f"[{op}] padding='same' with stride {tuple(stride)} has no one meaning; give numbers"
+                f"[{op}] padding='same' with stride {tuple(stride)} has no one meaning; give "
+                "numbers"
             )
         reach = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
         return [(r // 2, r - r // 2) for r in reach]
@@ -51,8 +53,9 @@ def _check_channels(
         )
     if x.shape[1] != expected:
         raise ShapeError(
-            f"[{op}] input of shape {tuple(x.shape)} has {x.shape[1]} channels, but the weight of shape "
-            f"{tuple(weight.shape)} with groups={groups} takes {expected}; build the layer for the input's channels"
+            f"[{op}] input of shape {tuple(x.shape)} has {x.shape[1]} channels, but the weight of "
+            f"shape {tuple(weight.shape)} with groups={groups} takes {expected}; build the layer "
+            "for the input's channels"
         )
 
 
@@ -61,7 +64,8 @@ def _biased(y: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _conv(
-    rank: int, x: Any, weight: Tensor, bias: Tensor | None, stride: Sizes, padding: str | Sizes, dilation: Sizes,
+    rank: int, x: Any, weight: Tensor, bias: Tensor | None, stride: Sizes, padding: str | Sizes,
+    dilation: Sizes,
     groups: int,
 ) -> Tensor:  # fmt: skip
     op = f"conv{rank}d"
@@ -115,7 +119,8 @@ def conv2d(
     x: Any, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: str | Sizes = 0,
     dilation: Sizes = 1, groups: int = 1,
 ) -> Tensor:  # fmt: skip
-    """Convolve ``(N, C, H, W)`` with ``weight (O, C / groups, KH, KW)``; arguments as in :func:`conv1d`.
+    """Convolve ``(N, C, H, W)`` with ``weight (O, C / groups, KH, KW)``; arguments as in
+    :func:`conv1d`.
 
     >>> conv2d(lm.ones((1, 1, 3, 3)), lm.ones((1, 1, 2, 2))).shape
     (1, 1, 2, 2)
@@ -127,7 +132,8 @@ def conv3d(
     x: Any, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: str | Sizes = 0,
     dilation: Sizes = 1, groups: int = 1,
 ) -> Tensor:  # fmt: skip
-    """Convolve ``(N, C, D, H, W)`` with ``weight (O, C / groups, KD, KH, KW)``; arguments as in :func:`conv1d`.
+    """Convolve ``(N, C, D, H, W)`` with ``weight (O, C / groups, KD, KH, KW)``; arguments as in
+    :func:`conv1d`.
 
     >>> conv3d(lm.ones((1, 1, 3, 3, 3)), lm.ones((2, 1, 3, 3, 3))).shape
     (1, 2, 1, 1, 1)
@@ -136,7 +142,8 @@ def conv3d(
 
 
 def _conv_transpose(
-    rank: int, x: Any, weight: Tensor, bias: Tensor | None, stride: Sizes, padding: Sizes, output_padding: Sizes,
+    rank: int, x: Any, weight: Tensor, bias: Tensor | None, stride: Sizes, padding: Sizes,
+    output_padding: Sizes,
     groups: int, dilation: Sizes,
 ) -> Tensor:  # fmt: skip
     op = f"conv_transpose{rank}d"
@@ -156,7 +163,7 @@ def _conv_transpose(
     y = record(
         ops.conv_transpose, x, weight.astype(x.dtype), groups=groups,
         stride=per_axis(op, "stride", stride, rank, 1),
-        padding=per_axis(op, "padding", padding, rank, 0),
+        padding=[(p, p) for p in per_axis(op, "padding", padding, rank, 0)],
         output_padding=per_axis(op, "output_padding", output_padding, rank, 0),
         dilation=per_axis(op, "dilation", dilation, rank, 1),
     )  # fmt: skip
@@ -167,9 +174,11 @@ def conv_transpose1d(
     x: Any, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes = 0,
     output_padding: Sizes = 0, groups: int = 1, dilation: Sizes = 1,
 ) -> Tensor:  # fmt: skip
-    """The transpose of :func:`conv1d` as a linear map: ``(N, C, L)`` with ``weight (C, O / groups, K)``.
+    """The transpose of :func:`conv1d` as a linear map: ``(N, C, L)`` with ``weight (C, O / groups,
+    K)``.
 
-    The result has length ``(L - 1) * stride - 2 * padding + dilation * (K - 1) + output_padding + 1``.
+    The result has length ``(L - 1) * stride - 2 * padding + dilation * (K - 1) + output_padding +
+    1``.
 
     >>> conv_transpose1d(lm.ones((1, 1, 2)), lm.ones((1, 1, 2))).tolist()
     [[[1.0, 2.0, 1.0]]]
@@ -202,7 +211,8 @@ def conv_transpose3d(
 
 
 def pad(x: Any, pad: Sequence[int], mode: str = "constant", value: float = 0.0) -> Tensor:
-    """Pad the last axes: ``pad`` is ``(low, high)`` of the last axis, then of the one before it, and so on.
+    """Pad the last axes: ``pad`` is ``(low, high)`` of the last axis, then of the one before it,
+    and so on.
 
     Args:
         x: any shape.
@@ -225,7 +235,8 @@ def pad(x: Any, pad: Sequence[int], mode: str = "constant", value: float = 0.0) 
         or not all(isinstance(n, int) for n in numbers)
     ):
         raise OptionError(
-            f"[pad] pad={pad!r} is no list of (low, high) pairs for the axes of {tuple(x.shape)}; give pairs"
+            f"[pad] pad={pad!r} is no list of (low, high) pairs for the axes of {tuple(x.shape)}; "
+            "give pairs"
         )
     pairs = [(0, 0)] * (x.ndim - len(numbers) // 2) + list(
         zip(numbers[::2], numbers[1::2], strict=True)

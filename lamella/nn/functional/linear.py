@@ -24,8 +24,9 @@ def linear(x: Any, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     x = tensor(x)
     if weight.ndim not in (1, 2) or not x.ndim or x.shape[-1] != weight.shape[-1]:
         raise ShapeError(
-            f"[linear] input of shape {tuple(x.shape)} with a weight of shape {tuple(weight.shape)}: the last axis of "
-            "both is the number of input features and must agree; reshape the input or build the layer for it"
+            f"[linear] input of shape {tuple(x.shape)} with a weight of shape "
+            f"{tuple(weight.shape)}: the last axis of both is the number of input features and "
+            "must agree; reshape the input or build the layer for it"
         )
     y = lm.matmul(x, weight.T)
     return y if bias is None else y + bias
@@ -64,7 +65,8 @@ def embedding(x: Any, weight: Tensor, padding_idx: int | None = None) -> Tensor:
     x = tensor(x)
     if not x.dtype.is_integer:
         raise DTypeError(
-            f"[embedding] indices are {x.dtype.name}, but name rows; cast them with .astype(lm.int64)"
+            f"[embedding] indices are {x.dtype.name}, but name rows; cast them with "
+            ".astype(lm.int64)"
         )
     rows = lm.take(weight, x, axis=0)
     padding_idx = padding_row(padding_idx, weight.shape[0])
@@ -106,7 +108,8 @@ def normalize(x: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tenso
 
 
 def one_hot(x: Any, num_classes: int = -1) -> Tensor:
-    """``(..., num_classes)`` int64 with 1 at the class, 0 elsewhere (-1: one more than the largest).
+    """``(..., num_classes)`` int64 with 1 at the class, 0 elsewhere (-1: one more than the
+    largest).
 
     >>> one_hot(lm.asarray([0, 2]), 3).tolist()
     [[1, 0, 0], [0, 0, 1]]
@@ -114,7 +117,8 @@ def one_hot(x: Any, num_classes: int = -1) -> Tensor:
     x = tensor(x)
     if not x.dtype.is_integer:
         raise DTypeError(
-            f"[one_hot] classes are {x.dtype.name}, but are counted; cast them with .astype(lm.int64)"
+            f"[one_hot] classes are {x.dtype.name}, but are counted; cast them with "
+            ".astype(lm.int64)"
         )
     count = int(x.max().item()) + 1 if num_classes < 0 else num_classes
     return (x[..., None] == lm.arange(count, dtype=x.dtype)).astype(lm.int64)

@@ -1,7 +1,9 @@
-"""Losses: how far predictions are from targets. ``reduction`` is ``"mean"``, ``"sum"`` or ``"none"``.
+"""Losses: how far predictions are from targets. ``reduction`` is ``"mean"``, ``"sum"`` or
+``"none"``.
 
-The class losses select with a mask instead of a gather, so that they fuse with the softmax and have no scatter in their
-derivative; classes outside the range raise IndexError when the loss is computed.
+The class losses select with a mask instead of a gather, so that they fuse with the softmax and have
+no scatter in their derivative; classes outside the range raise IndexError when the loss is
+computed.
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ from lamella.nn.functional.support import check_float, choose, record, reduce_lo
 from lamella.tensor.tensor import Tensor
 
 __all__ = [
-    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "huber_loss", "kl_div", "l1_loss",
-    "mse_loss", "nll_loss", "smooth_l1_loss",
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "huber_loss",
+    "kl_div", "l1_loss", "mse_loss", "nll_loss", "smooth_l1_loss",
 ]  # fmt: skip
 
 
@@ -25,8 +27,9 @@ def _pair(op: str, x: Any, target: Any) -> tuple[Tensor, Tensor]:
     x, target = tensor(x), tensor(target)
     if tuple(x.shape) != tuple(target.shape):
         raise ShapeError(
-            f"[{op}] shapes {tuple(x.shape)} and {tuple(target.shape)} of prediction and target differ, and "
-            "broadcasting them would average over pairs that do not belong together; reshape one of them"
+            f"[{op}] shapes {tuple(x.shape)} and {tuple(target.shape)} of prediction and target "
+            "differ, and broadcasting them would average over pairs that do not belong together; "
+            "reshape one of them"
         )
     return x, target
 
@@ -56,7 +59,8 @@ def l1_loss(x: Any, target: Any, reduction: str = "mean") -> Tensor:
 
 
 def huber_loss(x: Any, target: Any, reduction: str = "mean", delta: float = 1.0) -> Tensor:
-    """``0.5 d^2`` where ``d = |x - target| < delta``, ``delta (d - 0.5 delta)`` elsewhere (Huber, 1964).
+    """``0.5 d^2`` where ``d = |x - target| < delta``, ``delta (d - 0.5 delta)`` elsewhere (Huber,
+    1964).
 
     >>> huber_loss(lm.asarray([3.0]), lm.asarray([0.0])).item()
     2.5
@@ -84,7 +88,8 @@ def smooth_l1_loss(x: Any, target: Any, reduction: str = "mean", beta: float = 1
 def binary_cross_entropy_with_logits(
     x: Any, target: Any, weight: Any = None, reduction: str = "mean", pos_weight: Any = None
 ) -> Tensor:
-    """``-(pos_weight t log s(x) + (1 - t) log(1 - s(x)))`` with the sigmoid ``s``, through softplus.
+    """``-(pos_weight t log s(x) + (1 - t) log(1 - s(x)))`` with the sigmoid ``s``, through
+    softplus.
 
     >>> binary_cross_entropy_with_logits(lm.asarray([1000.0]), lm.asarray([1.0])).item()
     0.0
@@ -99,7 +104,8 @@ def binary_cross_entropy_with_logits(
 def binary_cross_entropy(
     x: Any, target: Any, weight: Any = None, reduction: str = "mean"
 ) -> Tensor:
-    """``-(t log x + (1 - t) log(1 - x))`` of probabilities; logarithms are bounded by -100, as in PyTorch.
+    """``-(t log x + (1 - t) log(1 - x))`` of probabilities; logarithms are bounded by -100, as in
+    PyTorch.
 
     >>> binary_cross_entropy(lm.asarray([1.0]), lm.asarray([1.0])).item()
     0.0
@@ -113,7 +119,8 @@ def binary_cross_entropy(
 
 
 def kl_div(x: Any, target: Any, reduction: str = "mean", log_target: bool = False) -> Tensor:
-    """``target (log target - x)`` for log-probabilities ``x``; ``"batchmean"`` is the mathematical mean.
+    """``target (log target - x)`` for log-probabilities ``x``; ``"batchmean"`` is the mathematical
+    mean.
 
     >>> kl_div(lm.asarray([[0.0]]), lm.asarray([[1.0]]), "batchmean").item()
     0.0
@@ -145,7 +152,8 @@ def cross_entropy(
         weight: one factor per class ``(C,)``; the mean is weighted by it.
         ignore_index: a target class that counts for nothing.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        label_smoothing: the share of every target spread evenly over all classes (Szegedy et al., 2015).
+        label_smoothing: the share of every target spread evenly over all classes (Szegedy et al.,
+            2015).
 
     Raises:
         ShapeError: if the shapes do not belong together.
@@ -200,14 +208,22 @@ def _check_classes(op: str, logs: Tensor, target: Tensor) -> int:
     axis = 0 if logs.ndim == 1 else 1
     if not logs.ndim or tuple(target.shape) != (*logs.shape[:axis], *logs.shape[axis + 1 :]):
         raise ShapeError(
-            f"[{op}] scores of shape {tuple(logs.shape)} with targets of shape {tuple(target.shape)}: scores are "
-            "(N, C, ...) and targets (N, ...) classes, or probabilities of the scores' shape; move or add axes to match"
+            f"[{op}] scores of shape {tuple(logs.shape)} with targets of shape "
+            f"{tuple(target.shape)}: scores are (N, C, ...) and targets (N, ...) classes, or "
+            "probabilities of the scores' shape; move or add axes to match"
         )
     if not target.dtype.is_integer:
         raise DTypeError(
             f"[{op}] target classes are {target.dtype.name}; cast them with .astype(lm.int64)"
         )
     return axis
+
+
+def _checked(target: Tensor, counted: Tensor, classes: Any) -> Tensor:
+    """The classes; one outside ``0 … classes - 1`` raises where the loss is computed."""
+    safe = lm.where(counted, target, 0).astype(lm.int64)
+    outside = lm.where(safe < 0, classes, safe)  # a gather would count negative ones from the end
+    return record(ops.gather, lm.arange(classes), outside)
 
 
 def _class_loss(
@@ -223,8 +239,9 @@ def _class_loss(
     choose(op, "reduction", reduction, ("mean", "sum", "none"))
     classes = logs.shape[axis]
     counted = target != ignore
-    safe = record(ops.check_index, lm.where(counted, target, 0).astype(lm.int64), size=classes)
-    chosen = lm.expand_dims(safe, axis) == _along(lm.arange(classes), axis, logs.ndim)
+    chosen = lm.expand_dims(_checked(target, counted, classes), axis) == _along(
+        lm.arange(classes), axis, logs.ndim
+    )
     factors = None if weight is None else _along(tensor(weight), axis, logs.ndim)
     losses = -lm.where(chosen, logs if factors is None else logs * factors, 0).sum(axis)
     if smoothing:

@@ -19,7 +19,9 @@ def _wide(x: Tensor) -> Tensor:
 
 
 def _whitened(x: Tensor, axes: tuple[int, ...], eps: float) -> Tensor:
-    """``(x - mean) / sqrt(var + eps)`` over ``axes``, in two passes so that large means lose nothing."""
+    """``(x - mean) / sqrt(var + eps)`` over ``axes``, in two passes so that large means lose
+    nothing.
+    """
     centred = x - x.mean(axes, keepdims=True)
     return centred * lm.rsqrt((centred * centred).mean(axes, keepdims=True) + eps)
 
@@ -94,8 +96,8 @@ def group_norm(
     check_float("group_norm", x)
     if x.ndim < 2 or x.shape[1] % num_groups:
         raise ShapeError(
-            f"[group_norm] channels of shape {tuple(x.shape)} do not divide into {num_groups} groups; "
-            "use (N, C, ...) with C a multiple of num_groups"
+            f"[group_norm] channels of shape {tuple(x.shape)} do not divide into {num_groups} "
+            "groups; use (N, C, ...) with C a multiple of num_groups"
         )
     grouped = _wide(x).reshape((x.shape[0], num_groups, x.shape[1] // num_groups, *x.shape[2:]))
     y = _whitened(grouped, tuple(range(2, grouped.ndim)), eps).reshape(x.shape).astype(x.dtype)
@@ -118,8 +120,9 @@ def batch_norm(
 ) -> Tensor:
     """Normalise each channel of ``(N, C, *)`` (Ioffe and Szegedy, 2015).
 
-    In training (or without running statistics) with the batch's mean and biased variance; the running ones move by
-    ``momentum`` towards the batch's mean and unbiased variance, in place. Otherwise with the running ones.
+    In training (or without running statistics) with the batch's mean and biased variance; the
+    running ones move by ``momentum`` towards the batch's mean and unbiased variance, in place.
+    Otherwise with the running ones.
 
     Raises:
         ShapeError: without a channel axis, or for other channels than the statistics have.
@@ -134,7 +137,8 @@ def batch_norm(
     if x.ndim < 2 or (known is not None and x.shape[1] != known.shape[0]):
         raise ShapeError(
             f"[batch_norm] input of shape {tuple(x.shape)} is not (N, C, ...) with the layer's "
-            f"{'' if known is None else f'{known.shape[0]} '}channels; build the layer for the input's second axis"
+            f"{'' if known is None else f'{known.shape[0]} '}channels; build the layer for the "
+            "input's second axis"
         )
     wide = _wide(x)
     if training or running_mean is None or running_var is None:
@@ -151,8 +155,8 @@ def _batch_statistics(
     count = math.prod(x.shape[axis] for axis in axes)
     if isinstance(count, int) and count == 1:
         raise OptionError(
-            f"[batch_norm] shape {tuple(x.shape)} has one value a channel, whose variance is unknown; "
-            "use a larger batch, or model.eval()"
+            f"[batch_norm] shape {tuple(x.shape)} has one value a channel, whose variance is "
+            "unknown; use a larger batch, or model.eval()"
         )
     mean = x.mean(axes, keepdims=True)
     centred = x - mean

@@ -1,4 +1,5 @@
-"""Pooling over windows of ``(N, C, *spatial)`` (or without ``N``): maximum, average, and average to a given size.
+"""Pooling over windows of ``(N, C, *spatial)`` (or without ``N``): maximum, average, and average to
+a given size.
 
 Where several elements of a window are the maximum they share its gradient equally.
 """
@@ -17,18 +18,21 @@ from lamella.nn.functional.support import check_rank, per_axis, record, tensor
 from lamella.tensor.tensor import Tensor
 
 __all__ = [
-    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d",
-    "max_pool1d", "max_pool2d", "max_pool3d",
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "avg_pool1d", "avg_pool2d",
+    "avg_pool3d", "max_pool1d", "max_pool2d", "max_pool3d",
 ]  # fmt: skip
 
 Sizes = int | Sequence[int]
 
 
 class _Windows:
-    """Checked sizes of a pooling: kernel, stride, padding and dilation per axis, and what ``ceil_mode`` adds."""
+    """Checked sizes of a pooling: kernel, stride, padding and dilation per axis, and what
+    ``ceil_mode`` adds.
+    """
 
     def __init__(
-        self, op: str, x: Tensor, rank: int, kernel: Sizes, stride: Sizes | None, padding: Sizes, dilation: Sizes,
+        self, op: str, x: Tensor, rank: int, kernel: Sizes, stride: Sizes | None, padding: Sizes,
+        dilation: Sizes,
         ceil_mode: bool,
     ) -> None:  # fmt: skip
         check_rank(op, x, (rank + 1, rank + 2), "(N, C, *spatial) or (C, *spatial)")
@@ -39,8 +43,8 @@ class _Windows:
         self.dilation = per_axis(op, "dilation", dilation, rank, 1)
         if any(2 * p > k for p, k in zip(self.padding, self.kernel, strict=True)):
             raise OptionError(
-                f"[{op}] padding={padding!r} is more than half of kernel_size={kernel!r}, so windows would hold nothing; "
-                "use less padding or lm.nn.functional.pad"
+                f"[{op}] padding={padding!r} is more than half of kernel_size={kernel!r}, so "
+                "windows would hold nothing; use less padding or lm.nn.functional.pad"
             )
         self.extra = [self._extra(op, x, axis) if ceil_mode else 0 for axis in range(rank)]
         self._check(op, x)
@@ -63,8 +67,9 @@ class _Windows:
                 axis
             ] < self._reach(axis):
                 raise ShapeError(
-                    f"[{op}] input of shape {tuple(x.shape)} is smaller than the window {self.kernel} on axis "
-                    f"{axis - self.rank}; use a smaller window or more padding"
+                    f"[{op}] input of shape {tuple(x.shape)} is smaller than the window "
+                    f"{self.kernel} on axis {axis - self.rank}; use a smaller window or more "
+                    "padding"
                 )
 
     @property
@@ -115,7 +120,8 @@ def _max_pool(
 
 
 def max_pool1d(
-    x: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1,
+    x: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes =
+    1,
     ceil_mode: bool = False,
 ) -> Tensor:  # fmt: skip
     """The maximum of each window of ``(N, C, L)``.
@@ -139,7 +145,8 @@ def max_pool1d(
 
 
 def max_pool2d(
-    x: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1,
+    x: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes =
+    1,
     ceil_mode: bool = False,
 ) -> Tensor:  # fmt: skip
     """The maximum of each window of ``(N, C, H, W)``; arguments as in :func:`max_pool1d`.
@@ -151,7 +158,8 @@ def max_pool2d(
 
 
 def max_pool3d(
-    x: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1,
+    x: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes =
+    1,
     ceil_mode: bool = False,
 ) -> Tensor:  # fmt: skip
     """The maximum of each window of ``(N, C, D, H, W)``; arguments as in :func:`max_pool1d`.
@@ -181,7 +189,7 @@ def _avg_pool(
 
 
 def _counts(windows: _Windows, x: Tensor, count_padding: bool) -> Tensor:
-    """How many elements each window averages: those of the input, and its padding if that counts."""
+    """How many elements each window averages: the input's, and the padding's if they count."""
     counts = np.ones((), np.float64)
     for axis, size in enumerate(x.shape[-windows.rank :]):
         low, extra = windows.padding[axis], windows.extra[axis]
@@ -196,7 +204,8 @@ def _counts(windows: _Windows, x: Tensor, count_padding: bool) -> Tensor:
 
 
 def avg_pool1d(
-    x: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: bool = False,
+    x: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: bool =
+    False,
     count_include_pad: bool = True,
 ) -> Tensor:  # fmt: skip
     """The mean of each window of ``(N, C, L)``; arguments as in :func:`max_pool1d`.
@@ -210,7 +219,8 @@ def avg_pool1d(
 
 
 def avg_pool2d(
-    x: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: bool = False,
+    x: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: bool =
+    False,
     count_include_pad: bool = True,
 ) -> Tensor:  # fmt: skip
     """The mean of each window of ``(N, C, H, W)``; arguments as in :func:`avg_pool1d`.
@@ -222,7 +232,8 @@ def avg_pool2d(
 
 
 def avg_pool3d(
-    x: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: bool = False,
+    x: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: bool =
+    False,
     count_include_pad: bool = True,
 ) -> Tensor:  # fmt: skip
     """The mean of each window of ``(N, C, D, H, W)``; arguments as in :func:`avg_pool1d`.
@@ -234,7 +245,9 @@ def avg_pool3d(
 
 
 def _averaging(size: int, count: int, dtype: Any) -> Tensor:
-    """The matrix ``(size, count)`` whose column ``i`` averages ``floor(i s / c) … ceil((i + 1) s / c) - 1``."""
+    """The matrix ``(size, count)`` whose column ``i`` averages ``floor(i s / c) … ceil((i + 1) s /
+    c) - 1``.
+    """
     matrix = np.zeros((size, count))
     for i in range(count):
         low, high = i * size // count, -(-(i + 1) * size // count)

@@ -1,4 +1,6 @@
-"""What the functions here share: conversion of arguments, recording of primitives, sizes per axis, checks."""
+"""What the functions here share: conversion of arguments, recording of primitives, sizes per axis,
+checks.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ def per_axis(
         not isinstance(v, int) or isinstance(v, bool) or v < least for v in values
     ):
         raise OptionError(
-            f"[{op}] {name}={value!r} is not a whole number >= {least} or {rank} of them; give one per spatial axis"
+            f"[{op}] {name}={value!r} is not a whole number >= {least} or {rank} of them; give one "
+            "per spatial axis"
         )
     return values
 
@@ -60,8 +63,8 @@ def check_rank(op: str, x: Tensor, ranks: Sequence[int], layout: str) -> None:
     """Raise ShapeError unless ``x`` has one of the numbers of axes."""
     if x.ndim not in ranks:
         raise ShapeError(
-            f"[{op}] got shape {tuple(x.shape)} with {x.ndim} axes, but the input is {layout}; "
-            "add or remove axes with unsqueeze, reshape or indexing"
+            f"[{op}] got shape {tuple(x.shape)} with {x.ndim} axes, but the input is {layout}; add "
+            "or remove axes with unsqueeze, reshape or indexing"
         )
 
 
@@ -69,7 +72,8 @@ def check_float(op: str, x: Tensor) -> None:
     """Raise DTypeError unless ``x`` is floating point."""
     if not x.dtype.is_floating:
         raise DTypeError(
-            f"[{op}] got {x.dtype.name}, but computes in floating point; cast it with .astype(lm.float32)"
+            f"[{op}] got {x.dtype.name}, but computes in floating point; cast it with "
+            ".astype(lm.float32)"
         )
 
 
