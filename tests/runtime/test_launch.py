@@ -117,7 +117,7 @@ def test_bad_launches_are_refused() -> None:
 def test_times_add_up_and_stop() -> None:
     data = np.zeros(64, np.int64)
     work = kernels()("work")
-    plan = Plan([Launch(work, 64, (0, 1)), Launch(work, 64, (0, 2), 8)], 3)
+    plan = Plan([Launch(work, 64, (0, 1)), Launch(work, 64, (0, 2))], 3)
     words = [data.ctypes.data, 20000, 10]
     plan.run(words)
     assert plan.times() == ()
