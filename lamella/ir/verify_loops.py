@@ -21,7 +21,7 @@ from lamella.ir.loops import (
     ACCUMULATE_OPS, Accumulate, Alloc, Apply, Assign, Barrier, Const, Declare, Expr, For, If, Kernel, Linear, Load,
     Param, Read, Stmt, Store, Var,
 )  # fmt: skip
-from lamella.ir.numbering import checked_indices, operands, roots, statements
+from lamella.ir.numbering import Numbering, checked_indices, operands, roots, statements
 from lamella.ir.verify_exprs import accumulates, check_apply, check_const, identity
 
 __all__ = ["verify_kernel"]
@@ -322,7 +322,8 @@ class _Verifier:
                 self.fail("the terms of a Linear are no constants and have coefficients")
             if term.dtype is not int64:
                 self.fail(f"the terms of a Linear are int64, not {term.dtype.name}")
-        if len({id(term) for _, term in expr.terms}) < len(expr.terms):
+        numbering = Numbering()
+        if len({numbering.number(term) for _, term in expr.terms}) < len(expr.terms):
             self.fail("the terms of a Linear are distinct")
 
     def load(self, expr: Load, scope: _Scope) -> None:

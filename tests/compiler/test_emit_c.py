@@ -3,10 +3,13 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
 from lamella.compiler.emit.c import emit_c
 from lamella.dtypes import ALL, INTEGERS, DType, bool_, float16, float64
@@ -18,6 +21,9 @@ from lamella.ir.text import parse_kernel
 from lamella.ir.verify_exprs import apply_kinds
 from lamella.ir.verify_loops import verify_kernel
 from tests.support.c_backend import merge, run_kernel_c
+from tests.support.kernels import PARAMS, kernels
+from tests.support.kernels import SIZES as DRAWN_SIZES
+from tests.support.kernels import arrays_for as drawn_arrays
 
 Array = np.ndarray[Any, Any]
 CONVERSIONS = ("cast", "bitcast")
@@ -399,3 +405,17 @@ grid i < 2
         emit_c(kernel)
 
 
+
+
+@given(st.lists(kernels(), min_size=6, max_size=6))
+@settings(max_examples=5, phases=[Phase.generate])  # shrinking would compile C for minutes
+def test_drawn_kernels_in_c_equal_interpreter(drawn: list[Kernel]) -> None:
+    named = tuple([replace(kernel, name=f"k{at}") for at, kernel in enumerate(drawn)])
+    library = merge(named)
+    for seed, kernel in enumerate(named):
+        first = drawn_arrays(kernel, seed)
+        second = {name: array.copy() for name, array in first.items()}
+        run_kernel(kernel, first, PARAMS, DRAWN_SIZES)
+        run_kernel_c(kernel, second, PARAMS, DRAWN_SIZES, library)
+        for name, array in first.items():
+            same_bits(second[name], array)
