@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from lamella.compiler.emit.llvm_builder import Builder, Ramp, Value, constant, int_constant
+from lamella.compiler.emit.llvm_builder import Builder, Ramp, Value, constant, int_constant, scalar_type, vtype
 from lamella.compiler.emit.llvm_lanes import children
 from lamella.compiler.emit.llvm_memory import Affine, Memory
 from lamella.compiler.emit.llvm_ops import Operations
+from lamella.compiler.mathlib import is_huge
 from lamella.dtypes import bool_, int32, int64
 from lamella.errors import CompilerError
 from lamella.ir.dim import Dim, Quotient, Size
@@ -119,12 +120,32 @@ class ExpressionWriter:
             condition = self.value(expr.args[0])
             if condition.const is not None and not condition.lanes:
                 return self.value(expr.args[1 if condition.const else 2])
+            if is_huge(expr.args[0]):
+                return self._rare_select(expr, self.b.spread(condition))
         args = [self.value(a) for a in expr.args]
         if expr.dtype is int64:
             quick = self._index_apply(expr, args)
             if quick is not None:
                 return quick
         return self.o.apply(expr.op, args, expr.dtype)
+
+    def _rare_select(self, expr: Apply, condition: Value) -> Value:
+        """A select whose first arm is long and rarely chosen: branch around it."""
+        b = self.b
+        common = b.spread(self.value(expr.args[2]))
+        needed = self.m.any_lane(condition)
+        mark, start, out = self.mark(), b.fresh("rare"), b.fresh("join")
+        b.open(start, holds_pure=True)
+        lanes, (flag, rare, usual) = b.uniform_lanes(condition, self.value(expr.args[1]), common)
+        chosen = self.o.select(flag, rare, usual)
+        scope = b.close()
+        self.restore(mark)
+        name, t = f"%{b.fresh('x')}", vtype(scalar_type(expr.dtype), lanes)
+        lines, came_from = b.top.lines, b.top.label
+        lines += [f"br i1 {needed.text}, label %{start}, label %{out}", f"{start}:", *scope.lines, f"br label %{out}", f"{out}:"]
+        lines.append(f"{name} = phi {t} [ {chosen.text}, %{scope.label} ], [ {usual.text}, %{came_from} ]")
+        b.top.label = out
+        return Value(name, expr.dtype, lanes, b.depth)
 
     def _load(self, expr: Load) -> Value:
         self._touched += 1

@@ -2,5 +2,6 @@
 from __future__ import annotations
 
 from lamella.compiler.mathlib.expand import expand_math
+from lamella.compiler.mathlib.trigonometry import is_huge
 
-__all__ = ["expand_math"]
+__all__ = ["expand_math", "is_huge"]

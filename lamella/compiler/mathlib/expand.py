@@ -1,6 +1,7 @@
 """The pass that replaces elementary functions in a kernel by their expressions over basic operations.
 
-Input: a kernel. Output: an equal kernel without the operations of ``FUNCTIONS`` (the same object if it has none).
+Input: a kernel. Output: an equal kernel without the operations of ``FUNCTIONS`` (the same object if it has none). float16 and bfloat16
+functions are computed in float32.
 """
 from __future__ import annotations
 
@@ -8,16 +9,119 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from lamella.dtypes import DType
-from lamella.ir.loops import (
-    Accumulate, Apply, Assign, Declare, Expr, For, If, Kernel, Linear, Load, Stmt, Store,
-)  # fmt: skip
+from lamella.compiler.mathlib import exponential, gaussian, logarithm, power, trigonometry
+from lamella.compiler.mathlib.terms import FLOAT32, FLOAT64, Format
+from lamella.dtypes import DType, float32, float64
+from lamella.ir.loops import Accumulate, Apply, Assign, Declare, Expr, For, If, Kernel, Linear, Load, Stmt, Store, cast
+from lamella.ir.numbering import operands, roots, statements
 
-__all__ = ["FUNCTIONS", "expand_math"]
+__all__ = ["FUNCTIONS", "expand_expr", "expand_math"]
 
-FUNCTIONS: Final[dict[str, Callable[[tuple[Expr, ...], DType], Expr]]] = {}
+Unary = Callable[[Expr, Format], Expr]
+Binary = Callable[[Expr, Expr, Format], Expr]
+
+_UNARY: Final[dict[str, Unary]] = {
+    f.__name__: f
+    for f in (
+        exponential.exp, exponential.exp2, exponential.expm1, exponential.sinh, exponential.cosh, exponential.tanh,
+        logarithm.log, logarithm.log2, logarithm.log10, logarithm.log1p, trigonometry.sin, trigonometry.cos, trigonometry.tan,
+        trigonometry.asin, trigonometry.acos, trigonometry.atan, gaussian.erf, gaussian.erfc,
+    )
+}  # fmt: skip
+_IN_FLOAT64: Final[dict[str, Unary]] = {f.__name__: f for f in (logarithm.asinh, logarithm.acosh, logarithm.atanh)}
+_BINARY: Final[dict[str, Binary]] = {"atan2": trigonometry.atan2, "pow": power.power}
+FUNCTIONS: Final = frozenset(_UNARY) | frozenset(_IN_FLOAT64) | frozenset(_BINARY)
+_FORMATS: Final = {"float32": FLOAT32, "float64": FLOAT64}
+
+
+def expand_expr(op: str, args: tuple[Expr, ...], dtype: DType) -> Expr:
+    """The elementary function ``op`` of ``args``, over basic operations.
+
+    >>> from lamella.ir.loops import Const
+    >>> expand_expr("pow", (Const(3.0, float32), Const(2.0, float32)), float32).op
+    'mul'
+    """
+    if dtype.kind != "f":
+        return power.integer_power(args[0], args[1], dtype)
+    form = _FORMATS.get(dtype.name)
+    if form is None:
+        return cast(expand_expr(op, tuple(cast(a, float32) for a in args), float32), dtype)
+    if op in _UNARY:
+        return _UNARY[op](args[0], form)
+    if op in _IN_FLOAT64:
+        return cast(_IN_FLOAT64[op](cast(args[0], float64), FLOAT64), dtype)
+    return _BINARY[op](args[0], args[1], form)
 
 
 def expand_math(kernel: Kernel) -> Kernel:
     """``kernel`` with every elementary function written out."""
-    return kernel
+    return kernel if not _Expander.needed(kernel) else replace(kernel, body=_Expander().statement(kernel.body))
+
+
+class _Expander:
+    """Rewrites statements; equal objects give one result, so sharing is kept."""
+
+    def __init__(self) -> None:
+        self.done: dict[int, tuple[Expr, Expr]] = {}
+
+    @staticmethod
+    def needed(kernel: Kernel) -> bool:
+        """Whether the kernel has an elementary function."""
+        seen: set[int] = set()
+        stack: list[Expr] = []
+        for stmt in statements(kernel.body):
+            stack.extend(roots(stmt))
+        while stack:
+            e = stack.pop()
+            if id(e) in seen:
+                continue
+            seen.add(id(e))
+            if isinstance(e, Apply) and e.op in FUNCTIONS:
+                return True
+            stack.extend(operands(e))
+        return False
+
+    def statement(self, stmt: Stmt) -> Stmt:
+        """One statement, with all inside it."""
+        x = self.expr
+        if isinstance(stmt, Store):
+            mask = None if stmt.mask is None else x(stmt.mask)
+            return Store(stmt.buffer, x(stmt.index), x(stmt.value), mask)
+        if isinstance(stmt, Declare):
+            return Declare(stmt.name, stmt.dtype, x(stmt.init))
+        if isinstance(stmt, Assign):
+            return Assign(stmt.name, x(stmt.value))
+        if isinstance(stmt, Accumulate):
+            return Accumulate(stmt.names, stmt.op, tuple(x(v) for v in stmt.values))
+        if isinstance(stmt, For):
+            return For(stmt.var, stmt.kind, self.block(stmt.body))
+        if isinstance(stmt, If):
+            return If(x(stmt.condition), self.block(stmt.then), self.block(stmt.otherwise))
+        return stmt
+
+    def block(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        """Several statements."""
+        return tuple(self.statement(s) for s in body)
+
+    def expr(self, expr: Expr) -> Expr:
+        """One expression."""
+        known = self.done.get(id(expr))
+        if known is None:
+            known = self.done[id(expr)] = (expr, self._rewritten(expr))
+        return known[1]
+
+    def _rewritten(self, expr: Expr) -> Expr:
+        if isinstance(expr, Apply):
+            args = tuple([self.expr(a) for a in expr.args])
+            if expr.op in FUNCTIONS:
+                return expand_expr(expr.op, args, expr.dtype)
+            return expr if all(a is b for a, b in zip(args, expr.args, strict=True)) else Apply(expr.op, args, expr.dtype)
+        if isinstance(expr, Load):
+            index = self.expr(expr.index)
+            mask = None if expr.mask is None else self.expr(expr.mask)
+            return expr if index is expr.index and mask is expr.mask else replace(expr, index=index, mask=mask)
+        if isinstance(expr, Linear):
+            terms = tuple((c, self.expr(term)) for c, term in expr.terms)
+            same = all(a[1] is b[1] for a, b in zip(terms, expr.terms, strict=True))
+            return expr if same else Linear(expr.const, terms)
+        return expr
