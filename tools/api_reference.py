@@ -25,8 +25,8 @@ def modules() -> Iterator[ModuleType]:
 
     yield lamella
     for found in sorted(pkgutil.walk_packages(lamella.__path__, "lamella."), key=lambda f: f.name):
-        if found.name.rpartition(".")[2].startswith("_"):
-            continue
+        if found.name.rpartition(".")[2].startswith(("_", "os_")):
+            continue  # private, or a variant for one operating system
         module = importlib.import_module(found.name)
         if getattr(module, "__all__", None):
             yield module
@@ -103,12 +103,22 @@ def page(module: ModuleType) -> str:
 def pages() -> dict[str, str]:
     """Every generated page by its path in the site's sources."""
     found = {f"reference/{module.__name__}.md": page(module) for module in modules()}
-    index = ["# API reference\n", "Made from the docstrings, whose examples are tested.\n"]
+    index = [
+        "# API reference\n",
+        "Made from the docstrings, whose examples are tested. [All settings](settings.md).\n",
+    ]
     for path, text in found.items():
         name = path[len("reference/") : -len(".md")]
         about = next((line for line in text.splitlines()[1:] if line.strip()), "")
         index.append(f"- [`{name}`]({name}.md): {about}")
-    return {**found, "reference/index.md": "\n".join(index) + "\n"}
+    from lamella.config import flag_table
+
+    settings = f"# Settings\n\n{flag_table()}\n"
+    return {
+        **found,
+        "reference/index.md": "\n".join(index) + "\n",
+        "reference/settings.md": settings,
+    }
 
 
 def on_files(files: Any, config: Any) -> Any:
