@@ -16,6 +16,7 @@ from lamella.ops.exponential import *
 from lamella.ops.trigonometric import *
 from lamella.ops.power import *
 from lamella.ops.reduce import *
+from lamella.ops.position import *
 from lamella.ops.cumulative import *
 from lamella.ops.sorting import *
 

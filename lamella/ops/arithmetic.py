@@ -17,9 +17,9 @@ from lamella.dtypes import ALL, FLOATS, INTEGERS
 from lamella.ir.loops import Expr, apply
 from lamella.ir.node import Node
 from lamella.ops.base import Array, Sample
-from lamella.ops.families import Elementwise, elementwise
+from lamella.ops.families import Elementwise, binary, unary
 from lamella.ops.leaf import Constant, constant
-from lamella.ops.sampling import binary, unary
+from lamella.ops.sampling import binary_samples, unary_samples
 
 __all__ = [
     "Abs", "Add", "Divide", "Maximum", "Minimum", "Multiply", "Negative",
@@ -53,7 +53,7 @@ class Add(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """All numbers."""
-        yield from binary(add, NUMBERS)
+        yield from binary_samples(add, NUMBERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Subtract(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """All numbers."""
-        yield from binary(subtract, NUMBERS)
+        yield from binary_samples(subtract, NUMBERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Multiply(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """All numbers."""
-        yield from binary(multiply, NUMBERS)
+        yield from binary_samples(multiply, NUMBERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Divide(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Divisors away from 0, and special values."""
-        yield from binary(divide, FLOATS, low=0.5, high=2.0)
+        yield from binary_samples(divide, FLOATS, low=0.5, high=2.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class Negative(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """All numbers."""
-        yield from unary(negative, NUMBERS)
+        yield from unary_samples(negative, NUMBERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class Abs(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """All numbers."""
-        yield from unary(abs, NUMBERS)
+        yield from unary_samples(abs, NUMBERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class Sign(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """All numbers."""
-        yield from unary(sign, NUMBERS, differentiable=False)
+        yield from unary_samples(sign, NUMBERS, differentiable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ class Maximum(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """All dtypes."""
-        yield from binary(maximum, ALL)
+        yield from binary_samples(maximum, ALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ class Minimum(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """All dtypes."""
-        yield from binary(minimum, ALL)
+        yield from binary_samples(minimum, ALL)
 
 
 def _chosen(a: Node, b: Node) -> Node:
@@ -242,7 +242,7 @@ def add(a: Node, b: Node) -> Node:
     >>> add(ops.constant(1, dtypes.float64), ops.constant(2, dtypes.float64)).op
     Add()
     """
-    return ops.bitwise_or(a, b) if a.dtype.kind == "b" else elementwise(_ADD, a, b)
+    return ops.bitwise_or(a, b) if a.dtype.kind == "b" else binary(_ADD, a, b)
 
 
 def subtract(a: Node, b: Node) -> Node:
@@ -252,7 +252,7 @@ def subtract(a: Node, b: Node) -> Node:
     >>> subtract(ops.constant(1, dtypes.float64), ops.constant(2, dtypes.float64)).op
     Subtract()
     """
-    return elementwise(_SUB, a, b)
+    return binary(_SUB, a, b)
 
 
 def multiply(a: Node, b: Node) -> Node:
@@ -264,13 +264,14 @@ def multiply(a: Node, b: Node) -> Node:
     """
     if a.dtype.kind == "b":
         return ops.bitwise_and(a, b)
-    for factor, other in ((a, b), (b, a)):
-        if type(factor.op) is Constant and factor.dtype is other.dtype:
-            if factor.op.value == 1:
-                return other
-            if factor.op.value == -1:
-                return negative(other)
-    return elementwise(_MUL, a, b)
+    if type(a.op) is Constant and type(b.op) is not Constant:
+        a, b = b, a
+    if type(b.op) is Constant and a.dtype is b.dtype:
+        if b.op.value == 1:
+            return a
+        if b.op.value == -1:
+            return negative(a)
+    return binary(_MUL, a, b)
 
 
 def divide(a: Node, b: Node) -> Node:
@@ -280,7 +281,7 @@ def divide(a: Node, b: Node) -> Node:
     >>> divide(ops.constant(1, dtypes.float64), ops.constant(2, dtypes.float64)).op
     Divide()
     """
-    return elementwise(_DIV, a, b)
+    return binary(_DIV, a, b)
 
 
 def negative(x: Node) -> Node:
@@ -290,7 +291,7 @@ def negative(x: Node) -> Node:
     >>> negative(ops.constant(7, dtypes.int32)).op
     Negative()
     """
-    return elementwise(_NEG, x)
+    return unary(_NEG, x)
 
 
 def abs(x: Node) -> Node:
@@ -300,7 +301,7 @@ def abs(x: Node) -> Node:
     >>> abs(ops.constant(-7, dtypes.int32)).op
     Abs()
     """
-    return x if x.dtype.kind == "u" else elementwise(_ABS, x)
+    return x if x.dtype.kind == "u" else unary(_ABS, x)
 
 
 def sign(x: Node) -> Node:
@@ -310,7 +311,7 @@ def sign(x: Node) -> Node:
     >>> sign(ops.constant(-7, dtypes.int32)).op
     Sign()
     """
-    return elementwise(_SIGN, x)
+    return unary(_SIGN, x)
 
 
 def maximum(a: Node, b: Node) -> Node:
@@ -320,7 +321,7 @@ def maximum(a: Node, b: Node) -> Node:
     >>> maximum(ops.constant(1, dtypes.int32), ops.constant(2, dtypes.int32)).op
     Maximum()
     """
-    return elementwise(_MAX, a, b)
+    return binary(_MAX, a, b)
 
 
 def minimum(a: Node, b: Node) -> Node:
@@ -330,7 +331,7 @@ def minimum(a: Node, b: Node) -> Node:
     >>> minimum(ops.constant(1, dtypes.int32), ops.constant(2, dtypes.int32)).op
     Minimum()
     """
-    return elementwise(_MIN, a, b)
+    return binary(_MIN, a, b)
 
 
 def square(x: Node) -> Node:

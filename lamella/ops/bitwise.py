@@ -15,8 +15,8 @@ from lamella.dtypes import INTEGERS, bool_
 from lamella.ir.node import Node
 from lamella.ops.base import Array, Sample
 from lamella.ops.convert import cast
-from lamella.ops.families import Elementwise, elementwise
-from lamella.ops.sampling import binary, unary
+from lamella.ops.families import Elementwise, binary, unary
+from lamella.ops.sampling import binary_samples, unary_samples
 
 __all__ = [
     "BitwiseAnd", "BitwiseInvert", "BitwiseOr", "BitwiseXor", "ShiftLeft", "ShiftRight",
@@ -46,7 +46,7 @@ class BitwiseAnd(Bitwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Bool and integers."""
-        yield from binary(bitwise_and, WHOLE, differentiable=False)
+        yield from binary_samples(bitwise_and, WHOLE, differentiable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class BitwiseOr(Bitwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Bool and integers."""
-        yield from binary(bitwise_or, WHOLE, differentiable=False)
+        yield from binary_samples(bitwise_or, WHOLE, differentiable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class BitwiseXor(Bitwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Bool and integers."""
-        yield from binary(bitwise_xor, WHOLE, differentiable=False)
+        yield from binary_samples(bitwise_xor, WHOLE, differentiable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class BitwiseInvert(Bitwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Bool and integers."""
-        yield from unary(bitwise_invert, WHOLE, differentiable=False)
+        yield from unary_samples(bitwise_invert, WHOLE, differentiable=False)
 
 
 def _count(a: Array, b: Array) -> tuple[Array, Array]:
@@ -114,7 +114,7 @@ class ShiftLeft(Bitwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Integers, all counts."""
-        yield from binary(bitwise_left_shift, INTEGERS, differentiable=False)
+        yield from binary_samples(bitwise_left_shift, INTEGERS, differentiable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class ShiftRight(Bitwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Integers, all counts."""
-        yield from binary(bitwise_right_shift, INTEGERS, differentiable=False)
+        yield from binary_samples(bitwise_right_shift, INTEGERS, differentiable=False)
 
 
 _AND, _OR, _XOR, _NOT = BitwiseAnd(), BitwiseOr(), BitwiseXor(), BitwiseInvert()
@@ -148,7 +148,7 @@ def bitwise_and(a: Node, b: Node) -> Node:
     >>> bitwise_and(ops.constant(6, dtypes.int64), ops.constant(3, dtypes.int64)).op
     BitwiseAnd()
     """
-    return elementwise(_AND, a, b)
+    return binary(_AND, a, b)
 
 
 def bitwise_or(a: Node, b: Node) -> Node:
@@ -158,7 +158,7 @@ def bitwise_or(a: Node, b: Node) -> Node:
     >>> bitwise_or(ops.constant(6, dtypes.int64), ops.constant(3, dtypes.int64)).op
     BitwiseOr()
     """
-    return elementwise(_OR, a, b)
+    return binary(_OR, a, b)
 
 
 def bitwise_xor(a: Node, b: Node) -> Node:
@@ -168,7 +168,7 @@ def bitwise_xor(a: Node, b: Node) -> Node:
     >>> bitwise_xor(ops.constant(6, dtypes.int64), ops.constant(3, dtypes.int64)).op
     BitwiseXor()
     """
-    return elementwise(_XOR, a, b)
+    return binary(_XOR, a, b)
 
 
 def bitwise_invert(x: Node) -> Node:
@@ -178,7 +178,7 @@ def bitwise_invert(x: Node) -> Node:
     >>> bitwise_invert(ops.constant(6, dtypes.int64)).op
     BitwiseInvert()
     """
-    return elementwise(_NOT, x)
+    return unary(_NOT, x)
 
 
 def bitwise_left_shift(a: Node, b: Node) -> Node:
@@ -188,7 +188,7 @@ def bitwise_left_shift(a: Node, b: Node) -> Node:
     >>> bitwise_left_shift(ops.constant(6, dtypes.int64), ops.constant(3, dtypes.int64)).op
     ShiftLeft()
     """
-    return elementwise(_SHL, a, b)
+    return binary(_SHL, a, b)
 
 
 def bitwise_right_shift(a: Node, b: Node) -> Node:
@@ -198,7 +198,7 @@ def bitwise_right_shift(a: Node, b: Node) -> Node:
     >>> bitwise_right_shift(ops.constant(6, dtypes.int64), ops.constant(3, dtypes.int64)).op
     ShiftRight()
     """
-    return elementwise(_SHR, a, b)
+    return binary(_SHR, a, b)
 
 
 def logical_and(a: Node, b: Node) -> Node:

@@ -18,15 +18,16 @@ from lamella.ir.node import Node, make
 from lamella.ops.base import Array, Needs, Sample
 from lamella.ops.families import (
     Elementwise,
+    binary,
     broadcast,
     broadcast_shapes,
     check_fits,
-    elementwise,
     to_shape,
+    unary,
     unbroadcast,
 )
 from lamella.ops.leaf import constant
-from lamella.ops.sampling import SHAPES, binary, special, unary
+from lamella.ops.sampling import SHAPES, binary_samples, special, unary_samples
 
 __all__ = [
     "Equal", "IsFinite", "IsInf", "IsNan", "Less", "LessEqual", "NotEqual", "SignBit", "Where",
@@ -55,7 +56,7 @@ class Equal(Comparison):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """All dtypes."""
-        yield from binary(equal, ALL, differentiable=False)
+        yield from binary_samples(equal, ALL, differentiable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class NotEqual(Comparison):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """All dtypes."""
-        yield from binary(not_equal, ALL, differentiable=False)
+        yield from binary_samples(not_equal, ALL, differentiable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class Less(Comparison):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """All dtypes."""
-        yield from binary(less, ALL, differentiable=False)
+        yield from binary_samples(less, ALL, differentiable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ class LessEqual(Comparison):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """All dtypes."""
-        yield from binary(less_equal, ALL, differentiable=False)
+        yield from binary_samples(less_equal, ALL, differentiable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,7 @@ class IsNan(FloatTest):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Floats."""
-        yield from unary(isnan, FLOATS, differentiable=False)
+        yield from unary_samples(isnan, FLOATS, differentiable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,7 @@ class IsInf(FloatTest):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Floats."""
-        yield from unary(isinf, FLOATS, differentiable=False)
+        yield from unary_samples(isinf, FLOATS, differentiable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +148,7 @@ class IsFinite(FloatTest):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Floats."""
-        yield from unary(isfinite, FLOATS, differentiable=False)
+        yield from unary_samples(isfinite, FLOATS, differentiable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +162,7 @@ class SignBit(FloatTest):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Floats."""
-        yield from unary(signbit, FLOATS, differentiable=False)
+        yield from unary_samples(signbit, FLOATS, differentiable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +246,7 @@ def equal(a: Node, b: Node) -> Node:
     >>> equal(ops.constant(1.0, dtypes.float16), ops.constant(2.0, dtypes.float16)).dtype
     lamella.bool
     """
-    return elementwise(_EQ, a, b)
+    return binary(_EQ, a, b)
 
 
 def not_equal(a: Node, b: Node) -> Node:
@@ -255,7 +256,7 @@ def not_equal(a: Node, b: Node) -> Node:
     >>> not_equal(ops.constant(1.0, dtypes.float16), ops.constant(2.0, dtypes.float16)).dtype
     lamella.bool
     """
-    return elementwise(_NE, a, b)
+    return binary(_NE, a, b)
 
 
 def less(a: Node, b: Node) -> Node:
@@ -265,7 +266,7 @@ def less(a: Node, b: Node) -> Node:
     >>> less(ops.constant(1.0, dtypes.float16), ops.constant(2.0, dtypes.float16)).dtype
     lamella.bool
     """
-    return elementwise(_LT, a, b)
+    return binary(_LT, a, b)
 
 
 def less_equal(a: Node, b: Node) -> Node:
@@ -275,7 +276,7 @@ def less_equal(a: Node, b: Node) -> Node:
     >>> less_equal(ops.constant(1.0, dtypes.float16), ops.constant(2.0, dtypes.float16)).dtype
     lamella.bool
     """
-    return elementwise(_LE, a, b)
+    return binary(_LE, a, b)
 
 
 def greater(a: Node, b: Node) -> Node:
@@ -285,7 +286,7 @@ def greater(a: Node, b: Node) -> Node:
     >>> greater(ops.constant(1.0, dtypes.float16), ops.constant(2.0, dtypes.float16)).op
     Less()
     """
-    return elementwise(_LT, b, a)
+    return binary(_LT, b, a)
 
 
 def greater_equal(a: Node, b: Node) -> Node:
@@ -295,7 +296,7 @@ def greater_equal(a: Node, b: Node) -> Node:
     >>> greater_equal(ops.constant(1.0, dtypes.float16), ops.constant(2.0, dtypes.float16)).op
     LessEqual()
     """
-    return elementwise(_LE, b, a)
+    return binary(_LE, b, a)
 
 
 def isnan(x: Node) -> Node:
@@ -305,7 +306,7 @@ def isnan(x: Node) -> Node:
     >>> isnan(ops.constant(1.0, dtypes.float16)).dtype
     lamella.bool
     """
-    return elementwise(_ISNAN, x)
+    return unary(_ISNAN, x)
 
 
 def isinf(x: Node) -> Node:
@@ -315,7 +316,7 @@ def isinf(x: Node) -> Node:
     >>> isinf(ops.constant(1.0, dtypes.float16)).dtype
     lamella.bool
     """
-    return elementwise(_ISINF, x)
+    return unary(_ISINF, x)
 
 
 def isfinite(x: Node) -> Node:
@@ -325,7 +326,7 @@ def isfinite(x: Node) -> Node:
     >>> isfinite(ops.constant(1.0, dtypes.float16)).dtype
     lamella.bool
     """
-    return elementwise(_ISFINITE, x)
+    return unary(_ISFINITE, x)
 
 
 def signbit(x: Node) -> Node:
@@ -335,7 +336,7 @@ def signbit(x: Node) -> Node:
     >>> signbit(ops.constant(1.0, dtypes.float16)).dtype
     lamella.bool
     """
-    return elementwise(_SIGNBIT, x)
+    return unary(_SIGNBIT, x)
 
 
 def where(condition: Node, a: Node, b: Node) -> Node:

@@ -17,8 +17,8 @@ from lamella.ir.loops import Const, Expr, apply
 from lamella.ir.node import Node
 from lamella.ops.arithmetic import like, negative
 from lamella.ops.base import Array, Sample
-from lamella.ops.families import Elementwise, elementwise
-from lamella.ops.sampling import binary
+from lamella.ops.families import Elementwise, binary
+from lamella.ops.sampling import binary_samples
 
 __all__ = ["FloorDivide", "Remainder", "floor_divide", "remainder"]
 
@@ -79,7 +79,7 @@ class FloorDivide(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """All numbers, zero divisors included."""
-        yield from binary(floor_divide, NUMBERS, differentiable=False)
+        yield from binary_samples(floor_divide, NUMBERS, differentiable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class Remainder(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """All numbers, both signs; for derivatives away from the jumps."""
-        yield from binary(remainder, NUMBERS, differentiable=False)
+        yield from binary_samples(remainder, NUMBERS, differentiable=False)
         for shapes in (((17,), (17,)), ((), (5,)), ((2, 3), ())):
             yield Sample(shapes, remainder, FLOATS, draw=_apart, rtol=2e-2)
 
@@ -123,6 +123,9 @@ def _apart(
     return np.asarray(signs * rng.uniform(*((3.7, 3.9), (1.1, 1.2))[position], shape))
 
 
+_FLOORDIVIDE, _REMAINDER = FloorDivide(), Remainder()
+
+
 def floor_divide(a: Node, b: Node) -> Node:
     """floor(a / b); integers: 0 where b is 0.
 
@@ -130,7 +133,7 @@ def floor_divide(a: Node, b: Node) -> Node:
     >>> floor_divide(ops.constant(7, dtypes.int32), ops.constant(2, dtypes.int32)).op
     FloorDivide()
     """
-    return elementwise(FloorDivide(), a, b)
+    return binary(_FLOORDIVIDE, a, b)
 
 
 def remainder(a: Node, b: Node) -> Node:
@@ -140,4 +143,4 @@ def remainder(a: Node, b: Node) -> Node:
     >>> remainder(ops.constant(7, dtypes.int32), ops.constant(2, dtypes.int32)).op
     Remainder()
     """
-    return elementwise(Remainder(), a, b)
+    return binary(_REMAINDER, a, b)

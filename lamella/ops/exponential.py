@@ -17,8 +17,8 @@ from lamella.ir.loops import Const, Expr, apply
 from lamella.ir.node import Node
 from lamella.ops.arithmetic import add, divide, like, multiply, negative, reciprocal, subtract
 from lamella.ops.base import Array, Sample
-from lamella.ops.families import Elementwise, elementwise
-from lamella.ops.sampling import unary
+from lamella.ops.families import Elementwise, unary
+from lamella.ops.sampling import unary_samples
 
 __all__ = [
     "Erf", "Erfc", "Exp", "Exp2", "Expm1", "Log", "Log10", "Log1p", "Log2", "Rsqrt", "Sigmoid",
@@ -59,7 +59,7 @@ class Sqrt(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Away from 0."""
-        yield from unary(sqrt, FLOATS, low=0.2, high=4.0)
+        yield from unary_samples(sqrt, FLOATS, low=0.2, high=4.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Rsqrt(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Away from 0."""
-        yield from unary(rsqrt, FLOATS, low=0.2, high=4.0)
+        yield from unary_samples(rsqrt, FLOATS, low=0.2, high=4.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Exp(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Floats."""
-        yield from unary(exp, FLOATS)
+        yield from unary_samples(exp, FLOATS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Exp2(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Floats."""
-        yield from unary(exp2, FLOATS)
+        yield from unary_samples(exp2, FLOATS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class Expm1(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Floats."""
-        yield from unary(expm1, FLOATS)
+        yield from unary_samples(expm1, FLOATS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class Log(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Positive."""
-        yield from unary(log, FLOATS, low=0.2, high=4.0)
+        yield from unary_samples(log, FLOATS, low=0.2, high=4.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ class Log2(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Positive."""
-        yield from unary(log2, FLOATS, low=0.2, high=4.0)
+        yield from unary_samples(log2, FLOATS, low=0.2, high=4.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ class Log10(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Positive."""
-        yield from unary(log10, FLOATS, low=0.2, high=4.0)
+        yield from unary_samples(log10, FLOATS, low=0.2, high=4.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,7 @@ class Log1p(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Above -1."""
-        yield from unary(log1p, FLOATS, low=-0.6, high=2.0)
+        yield from unary_samples(log1p, FLOATS, low=-0.6, high=2.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +234,7 @@ class Erf(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Floats."""
-        yield from unary(erf, FLOATS)
+        yield from unary_samples(erf, FLOATS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +253,7 @@ class Erfc(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Floats."""
-        yield from unary(erfc, FLOATS)
+        yield from unary_samples(erfc, FLOATS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +280,12 @@ class Sigmoid(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Floats."""
-        yield from unary(sigmoid, FLOATS)
+        yield from unary_samples(sigmoid, FLOATS)
+
+
+_SQRT, _RSQRT, _EXP, _EXP2, _EXPM1 = Sqrt(), Rsqrt(), Exp(), Exp2(), Expm1()
+_LOG, _LOG2, _LOG10, _LOG1P, _ERF = Log(), Log2(), Log10(), Log1p(), Erf()
+_ERFC, _SIGMOID = Erfc(), Sigmoid()
 
 
 def sqrt(x: Node) -> Node:
@@ -293,7 +298,7 @@ def sqrt(x: Node) -> Node:
     >>> sqrt(ops.constant(0.5, dtypes.float32)).op
     Sqrt()
     """
-    return elementwise(Sqrt(), x)
+    return unary(_SQRT, x)
 
 
 def rsqrt(x: Node) -> Node:
@@ -306,7 +311,7 @@ def rsqrt(x: Node) -> Node:
     >>> rsqrt(ops.constant(0.5, dtypes.float32)).op
     Rsqrt()
     """
-    return elementwise(Rsqrt(), x)
+    return unary(_RSQRT, x)
 
 
 def exp(x: Node) -> Node:
@@ -319,7 +324,7 @@ def exp(x: Node) -> Node:
     >>> exp(ops.constant(0.5, dtypes.float32)).op
     Exp()
     """
-    return elementwise(Exp(), x)
+    return unary(_EXP, x)
 
 
 def exp2(x: Node) -> Node:
@@ -332,7 +337,7 @@ def exp2(x: Node) -> Node:
     >>> exp2(ops.constant(0.5, dtypes.float32)).op
     Exp2()
     """
-    return elementwise(Exp2(), x)
+    return unary(_EXP2, x)
 
 
 def expm1(x: Node) -> Node:
@@ -345,7 +350,7 @@ def expm1(x: Node) -> Node:
     >>> expm1(ops.constant(0.5, dtypes.float32)).op
     Expm1()
     """
-    return elementwise(Expm1(), x)
+    return unary(_EXPM1, x)
 
 
 def log(x: Node) -> Node:
@@ -358,7 +363,7 @@ def log(x: Node) -> Node:
     >>> log(ops.constant(0.5, dtypes.float32)).op
     Log()
     """
-    return elementwise(Log(), x)
+    return unary(_LOG, x)
 
 
 def log2(x: Node) -> Node:
@@ -371,7 +376,7 @@ def log2(x: Node) -> Node:
     >>> log2(ops.constant(0.5, dtypes.float32)).op
     Log2()
     """
-    return elementwise(Log2(), x)
+    return unary(_LOG2, x)
 
 
 def log10(x: Node) -> Node:
@@ -384,7 +389,7 @@ def log10(x: Node) -> Node:
     >>> log10(ops.constant(0.5, dtypes.float32)).op
     Log10()
     """
-    return elementwise(Log10(), x)
+    return unary(_LOG10, x)
 
 
 def log1p(x: Node) -> Node:
@@ -397,7 +402,7 @@ def log1p(x: Node) -> Node:
     >>> log1p(ops.constant(0.5, dtypes.float32)).op
     Log1p()
     """
-    return elementwise(Log1p(), x)
+    return unary(_LOG1P, x)
 
 
 def erf(x: Node) -> Node:
@@ -410,7 +415,7 @@ def erf(x: Node) -> Node:
     >>> erf(ops.constant(0.5, dtypes.float32)).op
     Erf()
     """
-    return elementwise(Erf(), x)
+    return unary(_ERF, x)
 
 
 def erfc(x: Node) -> Node:
@@ -423,7 +428,7 @@ def erfc(x: Node) -> Node:
     >>> erfc(ops.constant(0.5, dtypes.float32)).op
     Erfc()
     """
-    return elementwise(Erfc(), x)
+    return unary(_ERFC, x)
 
 
 def sigmoid(x: Node) -> Node:
@@ -436,4 +441,4 @@ def sigmoid(x: Node) -> Node:
     >>> sigmoid(ops.constant(0.5, dtypes.float32)).op
     Sigmoid()
     """
-    return elementwise(Sigmoid(), x)
+    return unary(_SIGMOID, x)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -26,8 +27,8 @@ from lamella.ops.base import Array, Element, Index, Kind, Needs, Primitive
 
 __all__ = [
     "Elementwise", "Linear", "Movement", "Multilinear", "accumulator", "batch_argument",
-    "broadcast", "broadcast_shapes", "check_fits", "elementwise", "normalize_axes", "to_shape",
-    "unbroadcast", "widen",
+    "binary", "broadcast", "broadcast_shapes", "check_fits", "normalize_axes",
+    "to_shape", "unary", "unbroadcast", "widen",
 ]  # fmt: skip
 
 _KIND_NAMES = {
@@ -36,6 +37,7 @@ _KIND_NAMES = {
 
 
 # -- shared by type rules --------------------------------------------------------------------------
+@lru_cache(maxsize=4096)  # recording must be quick
 def broadcast_shapes(name: str, *shapes: Shape) -> Shape:
     """The NumPy broadcast of ``shapes``; a symbolic size only meets itself or 1.
 
@@ -139,20 +141,35 @@ def _arguments(op: Elementwise, args: Sequence[Node]) -> DType:
     return dtype
 
 
-def elementwise(op: Elementwise, *args: Node) -> Node:
-    """Apply ``op`` to ``args`` of one dtype, broadcasting their shapes (0-d arguments stay 0-d).
+def unary(op: Elementwise, x: Node) -> Node:
+    """Apply ``op`` to ``x``.
+
+    Raises:
+        DTypeError: if the operation does not take the dtype.
+    """
+    dtype = x.dtype
+    if dtype.kind not in op.kinds:
+        _arguments(op, (x,))
+    return make(op, (x,), x.shape, bool_ if op.predicate else dtype)
+
+
+def binary(op: Elementwise, a: Node, b: Node) -> Node:
+    """Apply ``op`` to ``a`` and ``b`` of one dtype, broadcasting shapes (0-d arguments stay 0-d).
 
     Raises:
         DTypeError: if dtypes differ or the operation does not take them.
         ShapeError: if shapes do not broadcast.
     """
-    dtype = _arguments(op, args)
-    shape = args[0].shape
-    for arg in args:
-        if arg.shape != shape:
-            args, shape = broadcast(op.name, args)
-            break
-    return make(op, tuple(args), shape, bool_ if op.predicate else dtype)
+    dtype, shape = a.dtype, a.shape
+    if dtype is not b.dtype or dtype.kind not in op.kinds:
+        _arguments(op, (a, b))
+    if shape != b.shape:
+        if not shape:
+            shape = b.shape
+        elif b.shape:
+            shape = broadcast_shapes(op.name, shape, b.shape)
+            a, b = to_shape(a, shape), to_shape(b, shape)
+    return make(op, (a, b), shape, bool_ if op.predicate else dtype)
 
 
 def broadcast(name: str, args: Sequence[Node]) -> tuple[tuple[Node, ...], Shape]:

@@ -13,9 +13,9 @@ from lamella.ops.arithmetic import like, multiply, subtract
 from lamella.ops.base import Array, Needs, Sample
 from lamella.ops.comparison import equal, where
 from lamella.ops.exponential import log
-from lamella.ops.families import Elementwise, elementwise, unbroadcast
+from lamella.ops.families import Elementwise, binary, unbroadcast
 from lamella.ops.leaf import Constant
-from lamella.ops.sampling import binary
+from lamella.ops.sampling import binary_samples
 
 __all__ = ["Pow", "pow"]
 
@@ -50,8 +50,8 @@ class Pow(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Positive bases; integer exponents with any base; integers."""
-        yield from binary(pow, FLOATS, low=0.5, high=2.0)
-        yield from binary(pow, INTEGERS)
+        yield from binary_samples(pow, FLOATS, low=0.5, high=2.0)
+        yield from binary_samples(pow, INTEGERS)
         for exponent in (0.0, 1.0, 2.0, 3.0, -2.0):
             yield Sample(
                 ((7,),), lambda x, e=exponent: pow(x, like(x, e)), FLOATS, low=-2.0, high=-0.5,
@@ -87,6 +87,9 @@ def _integer_power(a: Array, b: Array) -> Array:
     return np.where(negative_exponent, unit, result).astype(a.dtype)
 
 
+_POW = Pow()
+
+
 def pow(a: Node, b: Node) -> Node:
     """``a ** b``; a literal exponent 1 or 2 gives ``a`` or ``a * a``.
 
@@ -99,4 +102,4 @@ def pow(a: Node, b: Node) -> Node:
             return a
         if b.op.value == 2:
             return multiply(a, a)
-    return elementwise(Pow(), a, b)
+    return binary(_POW, a, b)

@@ -1,20 +1,20 @@
-"""Reductions along axes: sum, prod, max, min, any, all, argmax, argmin. Reduced axes vanish.
+"""Reductions along axes: sum, prod, max, min, any, all. Reduced axes vanish.
 
 Input: a node and its axes (None: all; no axes: the node itself). float16 and bfloat16 sums and
 products accumulate in float32; integers wrap. Derivatives: equal maxima share it equally; that of
-``prod`` uses exclusive products, so zeros do no harm. Argmax and argmin give the first position as
-int64; nan wins.
+``prod`` uses exclusive products, so zeros do no harm.
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 
 from lamella import ops
-from lamella.dtypes import ALL, FLOATS, INTEGERS, DType, bool_, int64, uint8
+from lamella.dtypes import FLOATS, INTEGERS, DType, bool_
 from lamella.errors import DTypeError, ShapeError
 from lamella.ir.dim import Shape, Size, product
 from lamella.ir.loops import Const
@@ -25,17 +25,17 @@ from lamella.ops.leaf import constant
 from lamella.ops.sampling import special
 
 __all__ = [
-    "ArgMax", "ArgMin", "ReduceAll", "ReduceAny", "ReduceMax", "ReduceMin", "ReduceProd",
-    "ReduceSum", "argmax", "argmin", "expand", "lowest", "reduce_all", "reduce_any", "reduce_max",
-    "reduce_min", "reduce_prod", "reduce_sum",
+    "ReduceAll", "ReduceAny", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "expand",
+    "reduce_all", "reduce_any", "reduce_max", "reduce_min", "reduce_prod", "reduce_sum",
 ]  # fmt: skip
 
 NUMBERS = (*INTEGERS, *FLOATS)
 Axes = int | Sequence[int] | None
 
 
-def _remaining(shape: Shape, axes: Sequence[int]) -> Shape:
-    return tuple(size for axis, size in enumerate(shape) if axis not in axes)
+def remaining(shape: Shape, axes: Sequence[int]) -> Shape:
+    """The shape without ``axes``."""
+    return tuple([size for axis, size in enumerate(shape) if axis not in axes])
 
 
 def expand(x: Node, axes: Sequence[int], shape: Shape) -> Node:
@@ -49,7 +49,8 @@ def expand(x: Node, axes: Sequence[int], shape: Shape) -> Node:
     return ops.broadcast_to(ops.reshape(x, kept), shape)
 
 
-def _wide(array: Array) -> Array:
+def wide(array: Array) -> Array:
+    """float16 and bfloat16 as float32."""
     return array if array.dtype.kind in "biu" or array.dtype.itemsize > 2 else array.astype("f4")
 
 
@@ -75,7 +76,7 @@ class Reduction(Primitive):
         normalize_axes(self.name, self.axes, x.ndim)
         if x.dtype.kind not in self.kinds:
             raise DTypeError(f"[{self.name}] does not take {x.dtype.name}; cast it first")
-        check_fits(node, _remaining(x.shape, self.axes), x.dtype)
+        check_fits(node, remaining(x.shape, self.axes), x.dtype)
 
     def batch(self, node: Node, args: Sequence[Node], batched: Needs, size: Size) -> Node:
         """The same axes, one further on."""
@@ -93,8 +94,8 @@ class ReduceSum(Linear, Reduction):
     def reference(self, *arrays: Array, shape: tuple[int, ...], dtype: DType) -> Array:
         """``np.sum``."""
         with np.errstate(all="ignore"):
-            wide = _wide(arrays[0])
-            return np.asarray(np.sum(wide, axis=self.axes, dtype=wide.dtype)).astype(dtype.numpy)
+            x = wide(arrays[0])
+            return np.asarray(np.sum(x, axis=self.axes, dtype=x.dtype)).astype(dtype.numpy)
 
     def transpose(self, node: Node, cotangent: Node, needs: Needs) -> Sequence[Node | None]:
         """The cotangent at every position."""
@@ -120,8 +121,8 @@ class ReduceProd(Reduction):
     def reference(self, *arrays: Array, shape: tuple[int, ...], dtype: DType) -> Array:
         """``np.prod``."""
         with np.errstate(all="ignore"):
-            wide = _wide(arrays[0])
-            return np.asarray(np.prod(wide, axis=self.axes, dtype=wide.dtype)).astype(dtype.numpy)
+            x = wide(arrays[0])
+            return np.asarray(np.prod(x, axis=self.axes, dtype=x.dtype)).astype(dtype.numpy)
 
     def vjp(self, node: Node, cotangent: Node, needs: Needs) -> Sequence[Node | None]:
         """The cotangent times the product of all other elements."""
@@ -202,7 +203,7 @@ class ReduceMax(Extremum):
 
     def reference(self, *arrays: Array, shape: tuple[int, ...], dtype: DType) -> Array:
         """``np.max``."""
-        return np.asarray(np.max(_wide(arrays[0]), axis=self.axes)).astype(dtype.numpy)
+        return np.asarray(np.max(wide(arrays[0]), axis=self.axes)).astype(dtype.numpy)
 
     def fold(self, node: Node) -> tuple[str, Const]:
         """``max`` from the lowest value."""
@@ -222,7 +223,7 @@ class ReduceMin(Extremum):
 
     def reference(self, *arrays: Array, shape: tuple[int, ...], dtype: DType) -> Array:
         """``np.min``."""
-        return np.asarray(np.min(_wide(arrays[0]), axis=self.axes)).astype(dtype.numpy)
+        return np.asarray(np.min(wide(arrays[0]), axis=self.axes)).astype(dtype.numpy)
 
     def fold(self, node: Node) -> tuple[str, Const]:
         """``min`` from the highest value."""
@@ -278,71 +279,6 @@ class ReduceAll(Reduction):
         yield from _reductions(reduce_all, (bool_,), empty=True)
 
 
-@dataclass(frozen=True, slots=True)
-class ArgExtremum(Primitive):
-    """The first position along ``axis`` of an extremum, int64; a nan counts as the extremum."""
-
-    kind: ClassVar[Kind] = "reduction"
-    differentiable: ClassVar[bool] = False
-    axis: int
-
-    @property
-    def axes(self) -> tuple[int, ...]:
-        """The axis as every reduction names it."""
-        return (self.axis,)
-
-    def check(self, node: Node) -> None:
-        """The remaining axes in order, int64."""
-        x = node.inputs[0]
-        normalize_axes(self.name, self.axis, x.ndim)
-        check_fits(node, _remaining(x.shape, (self.axis,)), int64)
-
-    def batch(self, node: Node, args: Sequence[Node], batched: Needs, size: Size) -> Node:
-        """The same axis, one further on."""
-        op = replace(self, axis=self.axis + 1)
-        return make(op, (args[0],), (size, *node.shape), node.dtype)
-
-
-@dataclass(frozen=True, slots=True)
-class ArgMax(ArgExtremum):
-    """The first position of the largest element."""
-
-    name: ClassVar[str] = "argmax"
-
-    def reference(self, *arrays: Array, shape: tuple[int, ...], dtype: DType) -> Array:
-        """``np.argmax``."""
-        return np.asarray(np.argmax(_wide(arrays[0]), axis=self.axis)).astype(np.int64)
-
-    def fold(self, node: Node) -> tuple[str, Const]:
-        """``argmax`` from the lowest value."""
-        return "argmax", lowest(node.inputs[0].dtype, -1)
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """Ties and nans."""
-        yield from _positions(argmax)
-
-
-@dataclass(frozen=True, slots=True)
-class ArgMin(ArgExtremum):
-    """The first position of the smallest element."""
-
-    name: ClassVar[str] = "argmin"
-
-    def reference(self, *arrays: Array, shape: tuple[int, ...], dtype: DType) -> Array:
-        """``np.argmin``."""
-        return np.asarray(np.argmin(_wide(arrays[0]), axis=self.axis)).astype(np.int64)
-
-    def fold(self, node: Node) -> tuple[str, Const]:
-        """``argmin`` from the highest value."""
-        return "argmin", lowest(node.inputs[0].dtype, 1)
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """Ties and nans."""
-        yield from _positions(argmin)
-
-
 def _reductions(
     build: Callable[[Node, Axes], Node], dtypes: Sequence[DType], empty: bool = False
 ) -> Iterator[Sample]:
@@ -368,26 +304,26 @@ def _distinct(
     return np.asarray(rng.permutation(values).reshape(shape) * (0.125 if dtype.kind == "f" else 1))
 
 
-def _positions(build: Callable[[Node, int], Node]) -> Iterator[Sample]:
-    for shape, axis in (((17,), 0), ((2, 3, 5), 1), ((0, 3), 1), ((4, 6), -1)):
-        yield Sample((shape,), lambda x, a=axis: build(x, a), ALL, differentiable=False)
-    yield Sample(((12, 12),), lambda x: build(x, 1), ALL, draw=special, differentiable=False,
-                 note="special values")  # fmt: skip
-
-
 def _reduce(op: type[Reduction], x: Node, axes: Axes) -> Node:
     if x.dtype.kind not in op.kinds:
         raise DTypeError(
             f"[{op.name}] does not take {x.dtype.name}; cast it with .astype(...) first, for "
             "example to int64"
         )
-    found = tuple(sorted(normalize_axes(op.name, axes, x.ndim)))
-    if not found:
+    fold = _fold(op, axes if axes is None or isinstance(axes, int) else tuple(axes), len(x.shape))
+    if not fold.axes:
         return x
-    return make(op(found), (x,), _remaining(x.shape, found), x.dtype)
+    return make(fold, (x,), remaining(x.shape, fold.axes), x.dtype)
 
 
-def _not_empty(name: str, x: Node, axes: Axes) -> None:
+@lru_cache(maxsize=1024)
+def _fold(op: type[Reduction], axes: Axes, ndim: int) -> Reduction:
+    """The operation along ``axes``, checked; made once, since recording must be quick."""
+    return op(tuple(sorted(normalize_axes(op.name, axes, ndim))))
+
+
+def require_elements(name: str, x: Node, axes: Axes) -> None:
+    """Raise ShapeError if an axis to reduce is known to be empty."""
     for axis in normalize_axes(name, axes, x.ndim):
         if x.shape[axis] == 0:
             raise ShapeError(
@@ -430,7 +366,7 @@ def reduce_max(x: Node, axes: Axes = None) -> Node:
     >>> reduce_max(ops.iota((2, 3), 0, dtypes.int64), 0).shape
     (3,)
     """
-    _not_empty("reduce_max", x, axes)
+    require_elements("reduce_max", x, axes)
     return reduce_any(x, axes) if x.dtype is bool_ else _reduce(ReduceMax, x, axes)
 
 
@@ -444,7 +380,7 @@ def reduce_min(x: Node, axes: Axes = None) -> Node:
     >>> reduce_min(ops.iota((2, 3), 0, dtypes.int64), 0).shape
     (3,)
     """
-    _not_empty("reduce_min", x, axes)
+    require_elements("reduce_min", x, axes)
     return reduce_all(x, axes) if x.dtype is bool_ else _reduce(ReduceMin, x, axes)
 
 
@@ -466,36 +402,3 @@ def reduce_all(x: Node, axes: Axes = None) -> Node:
     lamella.bool
     """
     return _reduce(ReduceAll, ops.cast(x, bool_), axes)
-
-
-def _position(op: type[ArgExtremum], x: Node, axis: int) -> Node:
-    (found,) = normalize_axes(op.name, axis, x.ndim)
-    _not_empty(op.name, x, axis)
-    source = ops.cast(x, uint8) if x.dtype is bool_ else x
-    return make(op(found), (source,), _remaining(x.shape, (found,)), int64)
-
-
-def argmax(x: Node, axis: int) -> Node:
-    """The first position of the largest element along ``axis``, int64; the first nan wins.
-
-    Raises:
-        ShapeError: for an axis out of range or known to be empty.
-
-    >>> from lamella import dtypes, ops
-    >>> argmax(ops.iota((2, 3), 0, dtypes.int64), 0).shape
-    (3,)
-    """
-    return _position(ArgMax, x, axis)
-
-
-def argmin(x: Node, axis: int) -> Node:
-    """The first position of the smallest element along ``axis``, int64; the first nan wins.
-
-    Raises:
-        ShapeError: for an axis out of range or known to be empty.
-
-    >>> from lamella import dtypes, ops
-    >>> argmin(ops.iota((2, 3), 0, dtypes.int64), 0).shape
-    (3,)
-    """
-    return _position(ArgMin, x, axis)

@@ -14,9 +14,9 @@ from lamella.dtypes import FLOATS
 from lamella.ir.node import Node
 from lamella.ops.arithmetic import like, multiply
 from lamella.ops.base import Sample
-from lamella.ops.families import Elementwise, elementwise
+from lamella.ops.families import Elementwise, binary, unary
 from lamella.ops.leaf import constant
-from lamella.ops.sampling import binary, unary
+from lamella.ops.sampling import binary_samples, unary_samples
 
 __all__ = [
     "Ceil", "CopySign", "Floor", "Round", "Trunc", "ceil", "copysign", "floor", "round", "trunc",
@@ -41,7 +41,7 @@ class Floor(Rounding):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Floats."""
-        yield from unary(floor, FLOATS, differentiable=False)
+        yield from unary_samples(floor, FLOATS, differentiable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Ceil(Rounding):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Floats."""
-        yield from unary(ceil, FLOATS, differentiable=False)
+        yield from unary_samples(ceil, FLOATS, differentiable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Trunc(Rounding):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Floats."""
-        yield from unary(trunc, FLOATS, differentiable=False)
+        yield from unary_samples(trunc, FLOATS, differentiable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Round(Rounding):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Floats."""
-        yield from unary(round, FLOATS, differentiable=False)
+        yield from unary_samples(round, FLOATS, differentiable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class CopySign(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Both away from 0, and special values."""
-        yield from binary(copysign, FLOATS, low=0.5, high=2.0)
+        yield from binary_samples(copysign, FLOATS, low=0.5, high=2.0)
         yield Sample(((7,), (7,)), lambda a, b: copysign(a, copysign(b, constant(-1, b.dtype))),
                      FLOATS, low=0.5)  # fmt: skip
 
@@ -118,7 +118,7 @@ def floor(x: Node) -> Node:
     >>> floor(ops.constant(1.5, dtypes.float32)).op
     Floor()
     """
-    return x if x.dtype.is_integer else elementwise(_FLOOR, x)
+    return x if x.dtype.is_integer else unary(_FLOOR, x)
 
 
 def ceil(x: Node) -> Node:
@@ -128,7 +128,7 @@ def ceil(x: Node) -> Node:
     >>> ceil(ops.constant(1.5, dtypes.float32)).op
     Ceil()
     """
-    return x if x.dtype.is_integer else elementwise(_CEIL, x)
+    return x if x.dtype.is_integer else unary(_CEIL, x)
 
 
 def trunc(x: Node) -> Node:
@@ -138,7 +138,7 @@ def trunc(x: Node) -> Node:
     >>> trunc(ops.constant(1.5, dtypes.float32)).op
     Trunc()
     """
-    return x if x.dtype.is_integer else elementwise(_TRUNC, x)
+    return x if x.dtype.is_integer else unary(_TRUNC, x)
 
 
 def round(x: Node) -> Node:
@@ -148,7 +148,7 @@ def round(x: Node) -> Node:
     >>> round(ops.constant(1.5, dtypes.float32)).op
     Round()
     """
-    return x if x.dtype.is_integer else elementwise(_ROUND, x)
+    return x if x.dtype.is_integer else unary(_ROUND, x)
 
 
 def copysign(a: Node, b: Node) -> Node:
@@ -158,4 +158,4 @@ def copysign(a: Node, b: Node) -> Node:
     >>> copysign(ops.constant(1.5, dtypes.float32), ops.constant(-1.0, dtypes.float32)).op
     CopySign()
     """
-    return elementwise(_COPYSIGN, a, b)
+    return binary(_COPYSIGN, a, b)

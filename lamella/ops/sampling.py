@@ -9,7 +9,7 @@ from lamella.dtypes import DType
 from lamella.ir.node import Node
 from lamella.ops.base import Array, Sample
 
-__all__ = ["SHAPES", "binary", "special", "unary"]
+__all__ = ["SHAPES", "binary_samples", "special", "unary_samples"]
 
 SHAPES: tuple[tuple[int, ...], ...] = ((), (0, 3), (17,), (2, 3, 5))
 
@@ -31,7 +31,7 @@ def special(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, posi
     return np.asarray(table[order % len(table)].reshape(shape))
 
 
-def unary(
+def unary_samples(
     build: Callable[..., Node], dtypes: Sequence[DType], low: float = -2.0, high: float = 2.0, *,
     rtol: float | None = None, differentiable: bool = True,
 ) -> Iterator[Sample]:  # fmt: skip
@@ -43,7 +43,7 @@ def unary(
                  note="special values")  # fmt: skip
 
 
-def binary(
+def binary_samples(
     build: Callable[..., Node], dtypes: Sequence[DType], low: float = -2.0, high: float = 2.0, *,
     rtol: float | None = None, differentiable: bool = True,
 ) -> Iterator[Sample]:  # fmt: skip

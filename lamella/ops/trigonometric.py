@@ -16,8 +16,8 @@ from lamella.ir.node import Node
 from lamella.ops.arithmetic import add, divide, like, multiply, negative, reciprocal, subtract
 from lamella.ops.base import Sample
 from lamella.ops.exponential import rsqrt
-from lamella.ops.families import Elementwise, elementwise
-from lamella.ops.sampling import binary, unary
+from lamella.ops.families import Elementwise, binary, unary
+from lamella.ops.sampling import binary_samples, unary_samples
 
 __all__ = [
     "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atan2", "Atanh", "Cos", "Cosh", "Sin", "Sinh", "Tan",
@@ -47,7 +47,7 @@ class Sin(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Floats."""
-        yield from unary(sin, FLOATS)
+        yield from unary_samples(sin, FLOATS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Cos(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Floats."""
-        yield from unary(cos, FLOATS)
+        yield from unary_samples(cos, FLOATS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Tan(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Away from the poles."""
-        yield from unary(tan, FLOATS, low=-1.2, high=1.2)
+        yield from unary_samples(tan, FLOATS, low=-1.2, high=1.2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Asin(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Inside the domain."""
-        yield from unary(asin, FLOATS, low=-0.8, high=0.8)
+        yield from unary_samples(asin, FLOATS, low=-0.8, high=0.8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class Acos(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Inside the domain."""
-        yield from unary(acos, FLOATS, low=-0.8, high=0.8)
+        yield from unary_samples(acos, FLOATS, low=-0.8, high=0.8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class Atan(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Floats."""
-        yield from unary(atan, FLOATS)
+        yield from unary_samples(atan, FLOATS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ class Sinh(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Floats."""
-        yield from unary(sinh, FLOATS)
+        yield from unary_samples(sinh, FLOATS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ class Cosh(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Floats."""
-        yield from unary(cosh, FLOATS)
+        yield from unary_samples(cosh, FLOATS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ class Tanh(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Floats."""
-        yield from unary(tanh, FLOATS)
+        yield from unary_samples(tanh, FLOATS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +220,7 @@ class Asinh(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Floats."""
-        yield from unary(asinh, FLOATS)
+        yield from unary_samples(asinh, FLOATS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,7 @@ class Acosh(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Inside the domain."""
-        yield from unary(acosh, FLOATS, low=1.5, high=4.0)
+        yield from unary_samples(acosh, FLOATS, low=1.5, high=4.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +258,7 @@ class Atanh(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Inside the domain."""
-        yield from unary(atanh, FLOATS, low=-0.8, high=0.8)
+        yield from unary_samples(atanh, FLOATS, low=-0.8, high=0.8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +279,12 @@ class Atan2(Elementwise):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """One quadrant and special values."""
-        yield from binary(atan2, FLOATS, low=0.3, high=2.0)
+        yield from binary_samples(atan2, FLOATS, low=0.3, high=2.0)
+
+
+_SIN, _COS, _TAN, _ASIN, _ACOS = Sin(), Cos(), Tan(), Asin(), Acos()
+_ATAN, _SINH, _COSH, _TANH, _ASINH = Atan(), Sinh(), Cosh(), Tanh(), Asinh()
+_ACOSH, _ATANH, _ATAN2 = Acosh(), Atanh(), Atan2()
 
 
 def sin(x: Node) -> Node:
@@ -292,7 +297,7 @@ def sin(x: Node) -> Node:
     >>> sin(ops.constant(0.5, dtypes.float32)).op
     Sin()
     """
-    return elementwise(Sin(), x)
+    return unary(_SIN, x)
 
 
 def cos(x: Node) -> Node:
@@ -305,7 +310,7 @@ def cos(x: Node) -> Node:
     >>> cos(ops.constant(0.5, dtypes.float32)).op
     Cos()
     """
-    return elementwise(Cos(), x)
+    return unary(_COS, x)
 
 
 def tan(x: Node) -> Node:
@@ -318,7 +323,7 @@ def tan(x: Node) -> Node:
     >>> tan(ops.constant(0.5, dtypes.float32)).op
     Tan()
     """
-    return elementwise(Tan(), x)
+    return unary(_TAN, x)
 
 
 def asin(x: Node) -> Node:
@@ -331,7 +336,7 @@ def asin(x: Node) -> Node:
     >>> asin(ops.constant(0.5, dtypes.float32)).op
     Asin()
     """
-    return elementwise(Asin(), x)
+    return unary(_ASIN, x)
 
 
 def acos(x: Node) -> Node:
@@ -344,7 +349,7 @@ def acos(x: Node) -> Node:
     >>> acos(ops.constant(0.5, dtypes.float32)).op
     Acos()
     """
-    return elementwise(Acos(), x)
+    return unary(_ACOS, x)
 
 
 def atan(x: Node) -> Node:
@@ -357,7 +362,7 @@ def atan(x: Node) -> Node:
     >>> atan(ops.constant(0.5, dtypes.float32)).op
     Atan()
     """
-    return elementwise(Atan(), x)
+    return unary(_ATAN, x)
 
 
 def sinh(x: Node) -> Node:
@@ -370,7 +375,7 @@ def sinh(x: Node) -> Node:
     >>> sinh(ops.constant(0.5, dtypes.float32)).op
     Sinh()
     """
-    return elementwise(Sinh(), x)
+    return unary(_SINH, x)
 
 
 def cosh(x: Node) -> Node:
@@ -383,7 +388,7 @@ def cosh(x: Node) -> Node:
     >>> cosh(ops.constant(0.5, dtypes.float32)).op
     Cosh()
     """
-    return elementwise(Cosh(), x)
+    return unary(_COSH, x)
 
 
 def tanh(x: Node) -> Node:
@@ -396,7 +401,7 @@ def tanh(x: Node) -> Node:
     >>> tanh(ops.constant(0.5, dtypes.float32)).op
     Tanh()
     """
-    return elementwise(Tanh(), x)
+    return unary(_TANH, x)
 
 
 def asinh(x: Node) -> Node:
@@ -409,7 +414,7 @@ def asinh(x: Node) -> Node:
     >>> asinh(ops.constant(0.5, dtypes.float32)).op
     Asinh()
     """
-    return elementwise(Asinh(), x)
+    return unary(_ASINH, x)
 
 
 def acosh(x: Node) -> Node:
@@ -422,7 +427,7 @@ def acosh(x: Node) -> Node:
     >>> acosh(ops.constant(0.5, dtypes.float32)).op
     Acosh()
     """
-    return elementwise(Acosh(), x)
+    return unary(_ACOSH, x)
 
 
 def atanh(x: Node) -> Node:
@@ -435,7 +440,7 @@ def atanh(x: Node) -> Node:
     >>> atanh(ops.constant(0.5, dtypes.float32)).op
     Atanh()
     """
-    return elementwise(Atanh(), x)
+    return unary(_ATANH, x)
 
 
 def atan2(a: Node, b: Node) -> Node:
@@ -448,4 +453,4 @@ def atan2(a: Node, b: Node) -> Node:
     >>> atan2(ops.constant(0.5, dtypes.float32), ops.constant(2.0, dtypes.float32)).op
     Atan2()
     """
-    return elementwise(Atan2(), a, b)
+    return binary(_ATAN2, a, b)
