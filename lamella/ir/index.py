@@ -226,8 +226,8 @@ def _coarse(value: Expr, by: Size) -> tuple[Expr, Expr, int] | None:
 
 def floordiv(value: Expr | Size, by: Size) -> Expr:
     """``value // by`` rounded down; ``by`` > 0 (a division by a size of 0 belongs to an empty loop)."""
-    if by == 1:
-        return _as_expr(value)
+    if by == 1 or by == 0:
+        return _as_expr(value) if by == 1 else ZERO
     whole, rest = _divide_out(value, by)
     if _within(rest, by):
         return whole
@@ -243,7 +243,7 @@ def floordiv(value: Expr | Size, by: Size) -> Expr:
 
 def mod(value: Expr | Size, by: Size) -> Expr:
     """``value mod by``, in ``[0, by)``; ``by`` > 0."""
-    if by == 1:
+    if by == 1 or by == 0:
         return ZERO
     _, rest = _divide_out(value, by)
     if _within(rest, by):
