@@ -1,8 +1,10 @@
 """Print graphs as text and read them back. The grammar is in ``lamella.ir.text``.
 
 Input: output nodes, or text. Output: text, or new output nodes.
-Invariant: printing what was read gives the same text. Leaves keep shape and dtype, not their values.
+Invariant: printing what was read gives the same text. Leaves keep shape and dtype, not their
+values.
 """
+
 from __future__ import annotations
 
 import ast
@@ -101,7 +103,11 @@ class _Line:
 
     def take(self) -> str:
         self.at += 1
-        return str(self.tokens[self.at - 1]) if self.at <= len(self.tokens) else _fail(self.text, "it ends early")
+        return (
+            str(self.tokens[self.at - 1])
+            if self.at <= len(self.tokens)
+            else _fail(self.text, "it ends early")
+        )
 
     def accept(self, token: str) -> bool:
         if self.peek() == token:
@@ -132,7 +138,9 @@ class _Line:
         if token in _DTYPES:
             return _DTYPES[token]
         try:
-            return ast.literal_eval(token)  # a number or a quoted string: the token pattern admits nothing else
+            return ast.literal_eval(
+                token
+            )  # a number or a quoted string: the token pattern admits nothing else
         except (ValueError, SyntaxError):
             _fail(self.text, f"{token!r} is not a value")
 
@@ -174,7 +182,9 @@ class _Reader:
                 line.expect(")")
                 break
         dtype = _DTYPES.get(line.take()) or _fail(line.text, "a dtype must follow")
-        self.nodes[label] = Node(self.primitive(line, name, fields), tuple(inputs), line.shape(), dtype)
+        self.nodes[label] = Node(
+            self.primitive(line, name, fields), tuple(inputs), line.shape(), dtype
+        )
         line.end()
 
     def primitive(self, line: _Line, name: str, fields: dict[str, object]) -> Primitive:
@@ -188,9 +198,11 @@ class _Reader:
 
 
 def parse_graph(text: str, primitives: Mapping[str, type[Primitive]]) -> list[Node]:
-    """The output nodes of the graph that ``text`` describes; ``primitives`` maps names to classes (``ops.PRIMITIVES``).
+    """The output nodes of the graph that ``text`` describes; ``primitives`` maps names to classes
+    (``ops.PRIMITIVES``).
 
-    Leaves have no value and nothing is tracked. Shapes and dtypes are taken as written: ``verify_graph`` checks them.
+    Leaves have no value and nothing is tracked. Shapes and dtypes are taken as written:
+    ``verify_graph`` checks them.
 
     Raises:
         FileFormatError: naming the line that does not follow the grammar.

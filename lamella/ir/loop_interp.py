@@ -1,10 +1,13 @@
-"""Run a kernel in plain Python: this is what the loop IR means, and what every emitter is tested against.
+"""Run a kernel in plain Python: this is what the loop IR means, and what every emitter is tested
+against.
 
-Input: a kernel, flat arrays for its buffers, numbers for its parameters and sizes. Output: the arrays, changed.
-Loops run in order, lanes one after the other, every access is checked against its buffer, scratch memory starts with
-nan or a large number. Only what is needed is evaluated: the arm of a ``select`` that is not chosen and the index of a
-load whose mask is false have no effect. It is slow on purpose: each rule is as short as its statement in ``loops``.
+Input: a kernel, flat arrays for its buffers, numbers for its parameters and sizes. Output: the
+arrays, changed. Loops run in order, lanes one after the other, every access is checked against its
+buffer, scratch memory starts with nan or a large number. Only what is needed is evaluated: the arm
+of a ``select`` that is not chosen and the index of a load whose mask is false have no effect. It is
+slow on purpose: each rule is as short as its statement in ``loops``.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +23,21 @@ from lamella.ir import scalar
 from lamella.ir.dim import Dim, Size, bind
 from lamella.ir.loop_text import statement_text
 from lamella.ir.loops import (
-    Accumulate, Alloc, Apply, Assign, Barrier, Const, Declare, Expr, For, If, Kernel, Linear, Load, Stmt, Store,
+    Accumulate,
+    Alloc,
+    Apply,
+    Assign,
+    Barrier,
+    Const,
+    Declare,
+    Expr,
+    For,
+    If,
+    Kernel,
+    Linear,
+    Load,
+    Stmt,
+    Store,
 )  # fmt: skip
 from lamella.ir.numbering import Numbering, checked_indices, roots, statements
 from lamella.ir.scalar import Scalar
@@ -31,18 +48,24 @@ Array = npt.NDArray[Any]
 
 
 def run_kernel(
-    kernel: Kernel, arrays: Mapping[str, Array], params: Mapping[str, Scalar], sizes: Mapping[str, int]
+    kernel: Kernel,
+    arrays: Mapping[str, Array],
+    params: Mapping[str, Scalar],
+    sizes: Mapping[str, int],
 ) -> None:
-    """Run all grid iterations of ``kernel`` on ``arrays`` (one contiguous array per buffer), which it changes.
+    """Run all grid iterations of ``kernel`` on ``arrays`` (one contiguous array per buffer), which
+    it changes.
 
     Raises:
-        CompilerError: if an array is missing or of another dtype, or an access lies outside its buffer.
+        CompilerError: if an array is missing or of another dtype, or an access lies outside its
+        buffer.
 
     >>> from lamella.ir.text import parse_kernel
     >>> double = parse_kernel('''kernel double
     ...   inout x: float32
+    ...   sizes n
     ... grid i < {n}
-    ...   x[i] = add(x[i], x[i])'''.replace("grid", "  sizes n\\ngrid"))
+    ...   x[i] = add(x[i], x[i])''')
     >>> x = np.arange(3, dtype=np.float32)
     >>> run_kernel(double, {"x": x}, {}, {"n": 3})
     >>> x
@@ -53,11 +76,15 @@ def run_kernel(
         array = arrays.get(buffer.name)
         if array is None or array.dtype != buffer.dtype.numpy or not array.flags.c_contiguous:
             raise CompilerError(
-                f"[run_kernel] buffer {buffer.name!r} must be a contiguous {buffer.dtype.name} array, not "
-                f"{None if array is None else array.dtype}"
+                f"[run_kernel] buffer {buffer.name!r} must be a "
+                f"contiguous {buffer.dtype.name} array, "
+                f"not {None if array is None else array.dtype}"
             )
         memory[buffer.name] = array.reshape(-1)
-    values = {param.name: scalar.cast(params[param.name], param.dtype, param.dtype) for param in kernel.params}
+    values = {
+        param.name: scalar.cast(params[param.name], param.dtype, param.dtype)
+        for param in kernel.params
+    }
     with np.errstate(all="ignore"):
         for _ in _Run(kernel, memory, values, sizes).statement(kernel.body):
             raise CompilerError(f"[run_kernel] {kernel.name} has a barrier outside a block loop")
@@ -67,7 +94,11 @@ class _Run:
     """The state of one run: the values of names, and memory."""
 
     def __init__(
-        self, kernel: Kernel, memory: dict[str, Array], values: dict[str, Scalar], sizes: Mapping[str, int]
+        self,
+        kernel: Kernel,
+        memory: dict[str, Array],
+        values: dict[str, Scalar],
+        sizes: Mapping[str, int],
     ) -> None:
         self.kernel, self.memory, self.values, self.sizes = kernel, memory, values, sizes
         self.cache: dict[int, Scalar] = {}  # of the statement being run
@@ -133,7 +164,11 @@ class _Run:
 
     def load(self, expr: Load) -> Scalar:
         if expr.mask is not None and not self.expr(expr.mask):
-            return self.expr(expr.other) if expr.other is not None else scalar.cast(0, int64, expr.dtype)
+            return (
+                self.expr(expr.other)
+                if expr.other is not None
+                else scalar.cast(0, int64, expr.dtype)
+            )
         found: Scalar = self.memory[expr.buffer][self.place(expr.buffer, expr.index)].item()
         return found
 
@@ -141,11 +176,12 @@ class _Run:
         at, size = self.integer(index), self.memory[buffer].size
         if not 0 <= at < size:
             raise CompilerError(
-                f"[run_kernel] {self.kernel.name} reads or writes {buffer}[{at}], which holds {size} elements"
+                f"[run_kernel] {self.kernel.name} reads or writes {buffer}[{at}], "
+                f"which holds {size} elements"
             )
         return at
 
-    # -- statements: generators that yield at each barrier --------------------------------------------
+    # -- statements: generators that yield at each barrier -----------------------------------------
     def block(self, body: Sequence[Stmt]) -> Iterator[None]:
         for stmt in body:
             yield from self.statement(stmt)
@@ -155,14 +191,18 @@ class _Run:
             if isinstance(stmt, For):
                 yield from self.loop(stmt)
             elif isinstance(stmt, If):
-                yield from self.block(stmt.then if self.evaluate(stmt.condition)[0] else stmt.otherwise)
+                yield from self.block(
+                    stmt.then if self.evaluate(stmt.condition)[0] else stmt.otherwise
+                )
             elif isinstance(stmt, Barrier):
                 yield
             else:
                 self.simple(stmt)
         except KeyError as error:
             line = statement_text(stmt).splitlines()[-1]
-            raise CompilerError(f"[run_kernel] {error.args[0]!r} has no value in `{line}`") from None
+            raise CompilerError(
+                f"[run_kernel] {error.args[0]!r} has no value in `{line}`"
+            ) from None
 
     def loop(self, stmt: For) -> Iterator[None]:
         self.cache = {}
@@ -211,10 +251,14 @@ class _Run:
                 self.values[stmt.names[0]], self.values[stmt.names[1]] = value, index
             return
         name, dtype = stmt.names[0], stmt.values[0].dtype
-        self.values[name] = scalar.evaluate(stmt.op, [self.values[name], values[0]], [dtype, dtype], dtype)
+        self.values[name] = scalar.evaluate(
+            stmt.op, [self.values[name], values[0]], [dtype, dtype], dtype
+        )
 
 
 def _undefined(size: int, dtype: DType) -> Array:
     if dtype.kind == "f":
         return np.full(size, np.nan, dtype.numpy)
-    return np.full(size * dtype.itemsize, 1 if dtype.kind == "b" else 0x5A, np.uint8).view(dtype.numpy)
+    return np.full(size * dtype.itemsize, 1 if dtype.kind == "b" else 0x5A, np.uint8).view(
+        dtype.numpy
+    )

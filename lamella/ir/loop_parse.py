@@ -1,8 +1,10 @@
 """Read kernels from text. The grammar is in ``lamella.ir.text``; ``loop_text`` prints it.
 
-Input: text as ``kernel_text`` prints it. Output: the kernel, its equal subexpressions shared as the text shares them.
-Invariant: ``parse_kernel(kernel_text(kernel)) == kernel``. A kernel so read is not yet verified.
+Input: text as ``kernel_text`` prints it. Output: the kernel, its equal subexpressions shared as the
+text shares them. Invariant: ``parse_kernel(kernel_text(kernel)) == kernel``. A kernel so read is
+not yet verified.
 """
+
 from __future__ import annotations
 
 import math
@@ -14,8 +16,27 @@ from lamella.errors import FileFormatError
 from lamella.ir.dim import Dim, Size
 from lamella.ir.loop_text import BOOL_RESULTS
 from lamella.ir.loops import (
-    APPLY_OPS, Accumulate, Alloc, Apply, Assign, Barrier, BufferParam, Const, Declare, Expr, Extent, For, If, Kernel,
-    Linear, Load, Param, Read, Stmt, Store, Var,
+    APPLY_OPS,
+    Accumulate,
+    Alloc,
+    Apply,
+    Assign,
+    Barrier,
+    BufferParam,
+    Const,
+    Declare,
+    Expr,
+    Extent,
+    For,
+    If,
+    Kernel,
+    Linear,
+    Load,
+    Param,
+    Read,
+    Stmt,
+    Store,
+    Var,
 )  # fmt: skip
 
 __all__ = ["parse_kernel", "parse_size"]
@@ -38,7 +59,9 @@ def _fail(line: str, why: str) -> NoReturn:
 
 
 class _SizeReader:
-    """``sum = product {(+|-) product}; product = factor {(*|//) factor}; factor = number | name | (sum) | - factor``."""
+    """``sum = product {(+|-) product}; product = factor {(*|//) factor}; factor = number | name |
+    (sum) | - factor``.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -110,7 +133,7 @@ class _Line:
             at = match.end()
         self.at = 0
 
-    # -- tokens ------------------------------------------------------------------------------------------------------
+    # -- tokens ------------------------------------------------------------------------------------
     def peek(self, ahead: int = 0) -> str:
         at = self.at + ahead
         return self.tokens[at][1] if at < len(self.tokens) else ""
@@ -136,7 +159,11 @@ class _Line:
 
     def choice(self, allowed: tuple[str, ...]) -> str:
         word = self.word()
-        return word if word in allowed else _fail(self.text, f"{word!r} is not one of {', '.join(allowed)}")
+        return (
+            word
+            if word in allowed
+            else _fail(self.text, f"{word!r} is not one of {', '.join(allowed)}")
+        )
 
     def dtype(self) -> DType:
         return _DTYPES.get(name := self.word()) or _fail(self.text, f"{name!r} is not a dtype")
@@ -145,7 +172,7 @@ class _Line:
         if self.at < len(self.tokens):
             _fail(self.text, f"unexpected {self.peek()!r}")
 
-    # -- expressions -------------------------------------------------------------------------------------------------
+    # -- expressions -------------------------------------------------------------------------------
     def size(self) -> Size:
         return parse_size(self.word("dim") if self.kind() == "dim" else self.word("number"))
 
@@ -276,10 +303,17 @@ class _Reader:
         faults = numbers["faults"]
         if not isinstance(faults, int):
             _fail(first.text, "faults is a plain number")
-        return Kernel(name, tuple(buffers), tuple(params), tuple(sizes), body[0], faults, numbers["work"])
+        return Kernel(
+            name, tuple(buffers), tuple(params), tuple(sizes), body[0], faults, numbers["work"]
+        )
 
     def header(
-        self, line: _Line, buffers: list[BufferParam], params: list[Param], sizes: list[str], numbers: dict[str, Size]
+        self,
+        line: _Line,
+        buffers: list[BufferParam],
+        params: list[Param],
+        sizes: list[str],
+        numbers: dict[str, Size],
     ) -> None:
         word = line.word()
         if word in _MODES:

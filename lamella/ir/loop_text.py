@@ -1,20 +1,39 @@
-"""Print kernels as text. The grammar is in ``lamella.ir.text``; ``loop_parse`` reads the same text back.
+"""Print kernels as text. The grammar is in ``lamella.ir.text``; ``loop_parse`` reads the same text
+back.
 
 Input: a kernel. Output: its text, linear in the number of distinct expressions.
-Invariants: the same structure gives the same text, however its expressions share objects; with ``normalise=True``
-also whatever its names are, so that text is the key under which compiled kernels are kept.
+Invariants: the same structure gives the same text, however its expressions share objects; with
+``normalise=True`` also whatever its names are, so that text is the key under which compiled kernels
+are kept.
 """
+
 from __future__ import annotations
 
 from lamella.ir.dim import Dim, Quotient, Size
 from lamella.ir.loops import (
-    Accumulate, Alloc, Apply, Assign, Barrier, Const, Declare, Expr, For, If, Kernel, Linear, Load, Stmt, Store,
+    Accumulate,
+    Alloc,
+    Apply,
+    Assign,
+    Barrier,
+    Const,
+    Declare,
+    Expr,
+    For,
+    If,
+    Kernel,
+    Linear,
+    Load,
+    Stmt,
+    Store,
 )  # fmt: skip
 from lamella.ir.numbering import Numbering, literal, roots
 
 __all__ = ["inferred_dtype", "kernel_text", "statement_text"]
 
-INLINE_LEVELS = 8  # deeper single-use expressions get a line of their own, which bounds the parser's recursion
+INLINE_LEVELS = (
+    8  # deeper single-use expressions get a line of their own, which bounds the parser's recursion
+)
 BOOL_RESULTS = frozenset(["lt", "le", "eq", "ne", "isnan", "isinf", "isfinite", "signbit"])
 _Entry = tuple[int, Stmt | str, tuple[int, ...], int]
 
@@ -80,9 +99,11 @@ class _Printer:
         self.entries: list[_Entry] = []
         self.uses: list[int] = []
         self.texts: list[str] = []
-        self.lines: list[tuple[int, str]] = []  # (number, definition) of the named expressions, in order
+        self.lines: list[
+            tuple[int, str]
+        ] = []  # (number, definition) of the named expressions, in order
 
-    # -- first walk: number every expression and define every name -------------------------------------------------
+    # -- first walk: number every expression and define every name ---------------------------------
     def collect(self, stmt: Stmt, depth: int) -> None:
         if isinstance(stmt, For):
             self.names.define(stmt.var.name, "i")
@@ -107,7 +128,7 @@ class _Printer:
                 for inner in stmt.otherwise:
                     self.collect(inner, depth + 1)
 
-    # -- then texts of expressions, operands first ------------------------------------------------------------------
+    # -- then texts of expressions, operands first -------------------------------------------------
     def render(self) -> None:
         uses, parts = self.uses, self.numbering.operands
         for numbers in parts:
@@ -154,14 +175,14 @@ class _Printer:
             text = self.texts[kid]
             if type(term) is Linear and not text.startswith(("%", "[")):
                 text = f"[{text}]"
-            parts.append((f"{size(scale)}*{text}"))
+            parts.append(f"{size(scale)}*{text}")
         if self.names.normalise:
             parts.sort()
         if expr.const != 0:
             parts.append(size(expr.const))
         return " + ".join(parts)
 
-    # -- and the lines of statements --------------------------------------------------------------------------------
+    # -- and the lines of statements ---------------------------------------------------------------
     def body(self) -> list[str]:
         lines, at = [], 0
         for depth, stmt, numbers, fresh in self.entries:
@@ -222,14 +243,16 @@ class _Printer:
 
 
 def kernel_text(kernel: Kernel, normalise: bool = False) -> str:
-    """The text of a kernel; ``normalise`` replaces every name by its kind and order, and leaves out ``work``.
+    """The text of a kernel; ``normalise`` replaces every name by its kind and order, and leaves out
+    ``work``.
 
     >>> from lamella.dtypes import float32
     >>> from lamella.ir.loops import BufferParam, Var
     >>> i = Var("i", 4)
     >>> double = Apply("add", (Load("x", i, float32), Load("x", i, float32)), float32)
     >>> buffers = BufferParam("x", float32, "in"), BufferParam("y", float32, "out")
-    >>> print(kernel_text(Kernel("twice", buffers, (), (), For(i, "grid", (Store("y", i, double),)))))
+    >>> body = For(i, "grid", (Store("y", i, double),))
+    >>> print(kernel_text(Kernel("twice", buffers, (), (), body)))
     kernel twice
       in x: float32
       out y: float32
@@ -246,7 +269,7 @@ def kernel_text(kernel: Kernel, normalise: bool = False) -> str:
 
 
 def statement_text(stmt: Stmt) -> str:
-    """The text of one statement and what is inside it, without a kernel around it (for messages)."""
+    """The text of one statement and what is inside it, for messages."""
     printer = _Printer(normalise=False)
     printer.collect(stmt, 0)
     printer.render()

@@ -1,17 +1,35 @@
-"""Value numbering of loop IR expressions, and the one order in which a kernel's expressions are visited.
+"""Value numbering of loop IR expressions, and the one order in which a kernel's expressions are
+visited.
 
 Input: a kernel's expressions, which share subexpressions (a DAG) in whatever way they were built.
-Output: one number per distinct structure, operands before users; equal structures get equal numbers.
-Invariant: numbers depend on structure and visiting order only, never on object identity, so the text form, the
-emitters and the fault ordinals agree. ``0.0`` and ``-0.0`` are distinct here although Python calls them equal.
+Output: one number per distinct structure, operands before users; equal structures get equal
+numbers. Invariant: numbers depend on structure and visiting order only, never on object identity,
+so the text form, the emitters and the fault ordinals agree. ``0.0`` and ``-0.0`` are distinct here
+although Python calls them equal.
 """
+
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 
 from lamella.ir.loops import (
-    Accumulate, Apply, Assign, Const, Declare, Expr, For, If, Kernel, Linear, Load, Param, Read, Stmt, Store, Var,
+    Accumulate,
+    Apply,
+    Assign,
+    Const,
+    Declare,
+    Expr,
+    For,
+    If,
+    Kernel,
+    Linear,
+    Load,
+    Param,
+    Read,
+    Stmt,
+    Store,
+    Var,
 )  # fmt: skip
 
 __all__ = [
@@ -40,7 +58,9 @@ def operands(expr: Expr) -> tuple[Expr, ...]:
 
 
 def roots(stmt: Stmt) -> tuple[Expr, ...]:
-    """The expressions a statement itself evaluates, in order (mask, index, value); not those of its body."""
+    """The expressions a statement itself evaluates, in order (mask, index, value); not those of its
+    body.
+    """
     if isinstance(stmt, Store):
         if stmt.mask is None:
             return (stmt.index, stmt.value)
@@ -97,7 +117,9 @@ def literal(const: Const) -> str:
 
 
 class Numbering:
-    """Numbers for expressions: ``number(expr)``; ``exprs[n]`` and ``operands[n]`` describe number ``n``."""
+    """Numbers for expressions: ``number(expr)``; ``exprs[n]`` and ``operands[n]`` describe number
+    ``n``.
+    """
 
     __slots__ = ("_by_id", "_by_key", "exprs", "operands")
 
@@ -108,7 +130,9 @@ class Numbering:
         self.operands: list[tuple[int, ...]] = []
 
     def number(self, root: Expr) -> int:
-        """The number of ``root``; its operands are numbered first. Takes any depth without recursion."""
+        """The number of ``root``; its operands are numbered first. Takes any depth without
+        recursion.
+        """
         by_id = self._by_id
         found = by_id.get(id(root))
         if found is not None:
@@ -155,10 +179,11 @@ def _key(expr: Expr, parts: tuple[int, ...]) -> Key:
 
 
 def checked_indices(kernel: Kernel) -> list[Apply]:
-    """The distinct ``checked_index`` expressions of a kernel, in the order that gives them their fault ordinals.
+    """The distinct ``checked_index`` expressions of a kernel, in the order that gives them their
+    fault ordinals.
 
-    Statements in program order, each one's expressions as ``roots`` lists them, operands before users; equal
-    structures are one check.
+    Statements in program order, each one's expressions as ``roots`` lists them, operands before
+    users; equal structures are one check.
     """
     numbering = Numbering()
     for stmt in statements(kernel.body):

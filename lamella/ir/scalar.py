@@ -1,11 +1,12 @@
 """The meaning of every operation of loop IR expressions on single values, in plain Python.
 
-Input: an operation of ``APPLY_OPS``, its arguments as Python values and the dtypes. Output: a Python bool, int or float
-that the result dtype represents exactly. Arithmetic on floats runs in double precision and is rounded once to the
-dtype, which for + - * / and square root gives the correctly rounded result; ``fma`` is computed exactly. ``floordiv``
-and ``mod`` of floats are those of the exact quotient, as in NumPy. Elementary functions are those of NumPy in double
-precision.
+Input: an operation of ``APPLY_OPS``, its arguments as Python values and the dtypes. Output: a
+Python bool, int or float that the result dtype represents exactly. Arithmetic on floats runs in
+double precision and is rounded once to the dtype, which for + - * / and square root gives the
+correctly rounded result; ``fma`` is computed exactly. ``floordiv`` and ``mod`` of floats are those
+of the exact quotient, as in NumPy. Elementary functions are those of NumPy in double precision.
 """
+
 from __future__ import annotations
 
 import ctypes
@@ -101,7 +102,8 @@ def cast(value: Scalar, source: DType, dtype: DType) -> Scalar:
 
 
 def better(op: str, value: Scalar, than: Scalar) -> bool:
-    """Whether ``value`` strictly wins over ``than`` in ``argmax`` or ``argmin``; a nan wins over any number.
+    """Whether ``value`` strictly wins over ``than`` in ``argmax`` or ``argmin``; a nan wins over
+    any number.
 
     >>> better("argmax", float("nan"), 1.0), better("argmin", 2, 2)
     (True, False)
@@ -272,7 +274,8 @@ def _bitcast(value: Scalar, source: DType, dtype: DType) -> Scalar:
 def evaluate(op: str, args: Sequence[Scalar], dtypes: Sequence[DType], dtype: DType) -> Scalar:
     """``op`` of ``args`` (whose dtypes are ``dtypes``) with a result of ``dtype``.
 
-    ``select`` chooses among values already computed; ``checked_index`` needs a kernel and is not here.
+    ``select`` chooses among values already computed; ``checked_index`` needs a kernel and is not
+    here.
 
     Raises:
         CompilerError: if the operation is not defined for these dtypes.

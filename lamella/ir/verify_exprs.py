@@ -1,7 +1,9 @@
 """Which dtypes each operation of the loop IR takes.
 
-Input: an ``Apply`` or a ``Const``, or an accumulation. Output: "" if it is well formed, else what is wrong.
+Input: an ``Apply`` or a ``Const``, or an accumulation. Output: "" if it is well formed, else what
+is wrong.
 """
+
 from __future__ import annotations
 
 import math
@@ -13,7 +15,8 @@ from lamella.ir.loops import APPLY_OPS, Apply, Const
 
 __all__ = ["accumulates", "apply_kinds", "check_apply", "check_const", "identity"]
 
-# The kinds of arguments ("b" bool, "i" signed, "u" unsigned, "f" floating point); all other operations take floats.
+# The kinds of arguments ("b" bool, "i" signed, "u" unsigned, "f" floating point); all other
+# operations take floats.
 _KINDS: Final = {
     "biuf": "lt le eq ne max min",
     "iuf": "add sub mul floordiv mod fma neg abs sign pow",
@@ -91,7 +94,8 @@ def accumulates(op: str, dtype: DType) -> bool:
 
 
 def identity(op: str, dtype: DType) -> Const | None:
-    """The value that ``op`` folds without effect (the value's part of it for ``argmax`` and ``argmin``).
+    """The value that ``op`` folds without effect (the value's part of it for ``argmax`` and
+    ``argmin``).
 
     >>> from lamella.dtypes import float32
     >>> identity("max", float32)
@@ -102,7 +106,9 @@ def identity(op: str, dtype: DType) -> Const | None:
     if op == "mul":
         return Const(1, dtype)
     if op == "and":
-        return Const(True if dtype.kind == "b" else -1 if dtype.kind == "i" else (1 << dtype.bits) - 1, dtype)
+        return Const(
+            True if dtype.kind == "b" else -1 if dtype.kind == "i" else (1 << dtype.bits) - 1, dtype
+        )
     greatest = op in ("min", "argmin")
     if dtype.kind == "f":
         return Const(math.inf if greatest else -math.inf, dtype)

@@ -1,4 +1,7 @@
-"""The C99 emitter: every operation on every dtype at special values against NumPy, and kernels against the interpreter."""
+"""The C99 emitter: every operation on every dtype at special values against NumPy, and kernels
+against the interpreter.
+"""
+
 from __future__ import annotations
 
 import itertools
@@ -41,14 +44,24 @@ def special_values(dtype: DType) -> Array:
         return np.array([False, True])
     if dtype.kind == "f":
         name = dtype.name
-        tiny = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149}.get(name, 2.0**-1074)
+        tiny = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149}.get(
+            name, 2.0**-1074
+        )
         most = {"float16": 65504.0, "float64": 1.7e308}.get(name, 3.3e38)
-        values = [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1.5, 3.0, -7.25, 0.1, 1e-3, 100.7, 2049.0, most, -most,
-                  tiny, -tiny, tiny * 1.5, 65520.0, math.inf, -math.inf, math.nan, 300.0, 2.0**31, -(2.0**63), 2.0**64]  # fmt: skip
+        values = [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1.5, 3.0, -7.25, 0.1, 1e-3, 100.7, 2049.0, most,
+        -most,
+                  tiny, -tiny, tiny * 1.5, 65520.0, math.inf, -math.inf,
+                  math.nan, 300.0, 2.0**31, -(2.0**63), 2.0**64]  # fmt: skip
     else:
-        low, high = (0, 2**dtype.bits - 1) if dtype.kind == "u" else (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1)
-        values = sorted({low, low + 1, high, high - 1, max(low, -1), max(low, -7), 0, 1, 2, 3, 7, dtype.bits, high // 3,
-                         *([2**53 + 1, 2**60 + 2**52 + 1] if dtype.bits == 64 else [])})  # fmt: skip
+        low, high = (
+            (0, 2**dtype.bits - 1)
+            if dtype.kind == "u"
+            else (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1)
+        )
+        wide = [2**53 + 1, 2**60 + 2**52 + 1] if dtype.bits == 64 else []
+        values = sorted({low, low + 1, high, high - 1, max(low, -1), max(low, -7), 0, 1, 2, 3, 7,
+        dtype.bits, high // 3,
+                         *wide})  # fmt: skip
         return np.array(values, dtype.numpy)
     return np.array(values, np.float64).astype(dtype.numpy)
 
@@ -104,7 +117,31 @@ def conversions() -> list[Kernel]:
 
 
 APPROXIMATE = frozenset(
-    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh erf erfc pow".split()
+    [
+        "exp",
+        "exp2",
+        "expm1",
+        "log",
+        "log2",
+        "log10",
+        "log1p",
+        "sin",
+        "cos",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "atan2",
+        "sinh",
+        "cosh",
+        "tanh",
+        "asinh",
+        "acosh",
+        "atanh",
+        "erf",
+        "erfc",
+        "pow",
+    ]
 )
 
 
@@ -147,15 +184,23 @@ def test_conversion_in_c_equals_interpreter(
 
 
 NUMPY = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "neg": np.negative, "abs": np.abs,
-    "sign": np.sign, "max": np.maximum, "min": np.minimum, "and": np.bitwise_and, "or": np.bitwise_or,
-    "xor": np.bitwise_xor, "not": np.invert, "lt": np.less, "le": np.less_equal, "eq": np.equal, "ne": np.not_equal,
-    "floordiv": np.floor_divide, "mod": np.remainder, "select": np.where, "floor": np.floor, "ceil": np.ceil,
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "neg": np.negative,
+    "abs": np.abs,
+    "sign": np.sign, "max": np.maximum, "min": np.minimum, "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor, "not": np.invert, "lt": np.less, "le": np.less_equal, "eq": np.equal,
+    "ne": np.not_equal,
+    "floordiv": np.floor_divide, "mod": np.remainder, "select": np.where, "floor": np.floor,
+    "ceil": np.ceil,
     "trunc": np.trunc, "round": np.rint, "sqrt": np.sqrt, "isnan": np.isnan, "isinf": np.isinf,
-    "isfinite": np.isfinite, "signbit": np.signbit, "copysign": np.copysign, "exp": np.exp, "exp2": np.exp2,
-    "expm1": np.expm1, "log": np.log, "log2": np.log2, "log10": np.log10, "log1p": np.log1p, "sin": np.sin,
-    "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2,
-    "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
+    "isfinite": np.isfinite, "signbit": np.signbit, "copysign": np.copysign, "exp": np.exp,
+    "exp2": np.exp2,
+    "expm1": np.expm1, "log": np.log, "log2": np.log2, "log10": np.log10, "log1p": np.log1p,
+    "sin": np.sin,
+    "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
+    "atan2": np.arctan2,
+    "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh,
+    "atanh": np.arctanh,
     "pow": np.power, "shl": np.left_shift, "shr": np.right_shift,
 }  # fmt: skip
 INTERPRETED = [
@@ -180,7 +225,11 @@ def test_interpreter_equals_numpy(op: str, dtype: DType) -> None:
         if op == "floordiv":
             return close(ours, theirs, 0)
     if op in ("floordiv", "mod") and dtype.kind == "i":
-        keep = inputs[1] != -1 if op == "mod" else (inputs[1] != -1) | (inputs[0] != np.iinfo(dtype.numpy).min)
+        keep = (
+            inputs[1] != -1
+            if op == "mod"
+            else (inputs[1] != -1) | (inputs[0] != np.iinfo(dtype.numpy).min)
+        )
         ours, theirs = ours[keep], theirs[keep]
     if op in ("shl", "shr"):
         keep = (inputs[1] >= 0) & (inputs[1] < dtype.bits)
@@ -195,15 +244,21 @@ def test_interpreter_equals_numpy(op: str, dtype: DType) -> None:
 def test_stated_integer_cases() -> None:
     cases = {
         ("floordiv", -128, -1): -128, ("floordiv", 5, 0): 0, ("mod", 5, 0): 0, ("mod", -128, -1): 0,
-        ("mod", -7, 3): 2, ("mod", 7, -3): -2, ("shl", 1, 8): 0, ("shl", 1, -1): 0, ("shr", -3, 8): -1,
-        ("shr", 3, 9): 0, ("pow", 2, -1): 0, ("pow", -1, -3): -1, ("pow", 1, -3): 1, ("pow", 3, 5): -13,
+        ("mod", -7, 3): 2, ("mod", 7, -3): -2, ("shl", 1, 8): 0, ("shl", 1, -1): 0, ("shr", -3,
+        8): -1,
+        ("shr", 3, 9): 0, ("pow", 2, -1): 0, ("pow", -1, -3): -1, ("pow", 1, -3): 1, ("pow", 3,
+        5): -13,
         ("abs", -128, 0): -128, ("neg", -128, 0): -128,
     }  # fmt: skip
     i8 = next(d for d in INTEGERS if d.name == "int8")
     for (op, a, b), want in cases.items():
         count = APPLY_OPS[op][0]
         kernel = kernel_of(op, [i8] * count, i8, 1)
-        arrays = {"x0": np.array([a], np.int8), "x1": np.array([b], np.int8), "y": np.zeros(1, np.int8)}
+        arrays = {
+            "x0": np.array([a], np.int8),
+            "x1": np.array([b], np.int8),
+            "y": np.zeros(1, np.int8),
+        }
         run_kernel(kernel, arrays, {}, {})
         assert arrays["y"][0] == want, (op, a, b)
 
@@ -314,7 +369,9 @@ def arrays_for(kernel: Kernel, seed: int) -> dict[str, Array]:
     found = {}
     for buffer in kernel.buffers:
         values = rng.uniform(-8, 8, 64)
-        found[buffer.name] = (values > 0 if buffer.dtype.kind == "b" else values).astype(buffer.dtype.numpy)
+        found[buffer.name] = (values > 0 if buffer.dtype.kind == "b" else values).astype(
+            buffer.dtype.numpy
+        )
     if "fault" in found:
         found["fault"][:] = 0
     return found
@@ -403,8 +460,6 @@ grid i < 2
 """)
     with pytest.raises(CompilerError, match="barrier"):
         emit_c(kernel)
-
-
 
 
 @given(st.lists(kernels(), min_size=6, max_size=6))

@@ -1,4 +1,5 @@
 """The interpreter of the loop IR: loops, scratch memory, barriers, accumulation and its checks."""
+
 from __future__ import annotations
 
 import math
@@ -147,7 +148,9 @@ def test_rounding_is_that_of_numpy(dtype: Any) -> None:
 def test_bfloat16_rounds_once() -> None:
     tie = 1.0 + 2.0**-8  # half-way between 1 and the next bfloat16
     assert round_to(tie, bfloat16) == 1.0
-    assert round_to(tie + 2.0**-40, bfloat16) == 1.0 + 2.0**-7  # through float32 this would be the tie
+    assert (
+        round_to(tie + 2.0**-40, bfloat16) == 1.0 + 2.0**-7
+    )  # through float32 this would be the tie
     assert cast(2**60 + 2**52 + 1, int64, bfloat16) == float(2**60 + 2**53)
 
 

@@ -1,4 +1,7 @@
-"""The text form: what is printed reads back, the same structure gives the same text, and wrong text says which line."""
+"""The text form: what is printed reads back, the same structure gives the same text, and wrong text
+says which line.
+"""
+
 from __future__ import annotations
 
 import math
@@ -53,12 +56,16 @@ def test_normalised_text_is_a_kernel_and_a_fixed_point(kernel: Kernel) -> None:
 
 
 VALUES = [
-    Const(-0.0, float32), Const(0.0, float32), Const(math.inf, float64), Const(-math.inf, float32), Const(math.nan, float64),
-    Const(0.1, float64), Const(1e300, float64), Const(5e-324, float64), Const(2**63 - 1, int64), Const(-(2**31), int32),
-    Const(True, bool_), Const(3, int64), Linear(Dim("n") * 2 - 3, ()), Linear(7, ()), Linear(0, ((-2, Var("i", 4)),)),
+    Const(-0.0, float32), Const(0.0, float32), Const(math.inf, float64), Const(-math.inf, float32),
+    Const(math.nan, float64),
+    Const(0.1, float64), Const(1e300, float64), Const(5e-324, float64), Const(2**63 - 1, int64),
+    Const(-(2**31), int32),
+    Const(True, bool_), Const(3, int64), Linear(Dim("n") * 2 - 3, ()), Linear(7, ()), Linear(0,
+    ((-2, Var("i", 4)),)),
     Linear(-1, ((Dim("n") * Dim("n") + 1, Var("i", 4)), (3, Load("y", Linear(0, ()), int64)))),
     Linear((Dim("n") - 3) // 2, ((1, Var("i", 4)),)),
-    Apply("cast", (Const(1, int64),), float32), Apply("lt", (Const(1, int64), Const(2, int64)), bool_),
+    Apply("cast", (Const(1, int64),), float32), Apply("lt", (Const(1, int64), Const(2, int64)),
+    bool_),
     Load("x", Var("i", 4), float32, Const(False, bool_), Const(-math.inf, float32)),
     Load("x", Linear(3, ((4, Var("i", 4)),)), float32, Const(False, bool_)),
 ]  # fmt: skip
@@ -82,7 +89,9 @@ def test_text_does_not_depend_on_sharing() -> None:
     once = Apply("exp", (Load("x", i, float32),), float32)
     shared = Apply("add", (once, once), float32)
     twice = Apply("exp", (Load("x", Var("i", 4), float32),), float32)
-    assert kernel_text(store_of(shared)) == kernel_text(store_of(Apply("add", (once, twice), float32)))
+    assert kernel_text(store_of(shared)) == kernel_text(
+        store_of(Apply("add", (once, twice), float32))
+    )
 
 
 def test_text_is_linear_in_distinct_expressions() -> None:
@@ -116,7 +125,14 @@ grid row < {n}
   y[row] = t
 """
     renamed = text
-    for old, new in [("row", "zz"), ("col", "aa"), (" t", " acc"), ("buf", "q"), ("x", "input"), ("kernel a", "kernel b")]:
+    for old, new in [
+        ("row", "zz"),
+        ("col", "aa"),
+        (" t", " acc"),
+        ("buf", "q"),
+        ("x", "input"),
+        ("kernel a", "kernel b"),
+    ]:
         renamed = renamed.replace(old, new)
     first, second = parse_kernel(text), parse_kernel(renamed)
     assert kernel_text(first, True) == kernel_text(second, True)
@@ -127,7 +143,10 @@ grid row < {n}
 
 
 def test_size_names_are_normalised_inside_quotients() -> None:
-    text = "kernel k\n  out y: int64\n  sizes {0}\ngrid i < {{(({0} - 3)//2) + 1}}\n  y[i] = {{2*{0}}}*i + 1"
+    text = (
+        "kernel k\n  out y: int64\n  sizes {0}\n"
+        "grid i < {{(({0} - 3)//2) + 1}}\n  y[i] = {{2*{0}}}*i + 1"
+    )
     first, second = (parse_kernel(text.format(name)) for name in ("n", "width"))
     assert kernel_text(first, True) == kernel_text(second, True)
 
@@ -155,7 +174,15 @@ def test_wrong_text_is_refused(text: str) -> None:
         parse_kernel(text)
 
 
-@pytest.mark.parametrize("size", [Dim("n"), 2 * Dim("n") * Dim("m") - 7, (Dim("n") + 5) // 3 - 2, ((Dim("n") + 1) // 2) * Dim("m")])
+@pytest.mark.parametrize(
+    "size",
+    [
+        Dim("n"),
+        2 * Dim("n") * Dim("m") - 7,
+        (Dim("n") + 5) // 3 - 2,
+        ((Dim("n") + 1) // 2) * Dim("m"),
+    ],
+)
 def test_size_reads_back(size: Dim) -> None:
     assert parse_size(f"{{{size}}}") == size
 
@@ -182,7 +209,9 @@ def samples() -> list[tuple[str, Node]]:
         for at, sample in enumerate(primitive.samples()):
             kinds = sample.input_dtypes or (None,) * len(sample.shapes)
             for dtype in sample.dtypes[:1]:
-                inputs = [placeholder(s, k or dtype) for s, k in zip(sample.shapes, kinds, strict=True)]
+                inputs = [
+                    placeholder(s, k or dtype) for s, k in zip(sample.shapes, kinds, strict=True)
+                ]
                 found.append((f"{name}-{at}-{dtype.name}", sample.build(*inputs)))
     return found
 
@@ -236,5 +265,3 @@ def test_a_computed_node_prints_as_a_leaf() -> None:
 def test_wrong_graph_text_is_refused(text: str, why: str) -> None:
     with pytest.raises(FileFormatError, match=why):
         parse_graph(text, PRIMITIVES)
-
-

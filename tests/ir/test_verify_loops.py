@@ -1,4 +1,7 @@
-"""The verifier of kernels: what the compiler may make passes; each rule, broken, is named with its statement."""
+"""The verifier of kernels: what the compiler may make passes; each rule, broken, is named with its
+statement.
+"""
+
 from __future__ import annotations
 
 import pytest
@@ -56,7 +59,8 @@ BROKEN = {
     "an extent is int64": "serial j < p\n    y[j] = p",
     "a loop inside lanes runs equally often": "lanes j < 2\n    serial k < 1*j + 1\n      y[k] = p",
     "a condition inside lanes is the same": "lanes j < 2\n    if lt(j, 1)\n      y[j] = p",
-    "the same for all lanes": "lanes j < 2\n    var v: int64 = 0\n    serial k < 2\n      v = add(v, j)\n"
+    "the same for all lanes": "lanes j < 2\n    var v: int64 = 0\n    serial k < 2\n"
+                              "      v = add(v, j)\n"
                               "    if lt(v, 1)\n      y[j] = p",
     "a condition is bool": "if i\n    y[i] = p",
     "the size m is not listed": "y[{m}*i + 1] = p",
@@ -65,7 +69,8 @@ BROKEN = {
     "constant, positive size": "local t: float32[0]",
     "at most 2048 elements": "register t: float32[4096]",
     "t is in registers": "register t: float32[4]\n  t[i] = p",
-    "its indices are constant once unrolled": "register t: float32[4]\n  lanes j < {n}\n    t[j] = p",
+    "its indices are constant once unrolled":
+    "register t: float32[4]\n  lanes j < {n}\n    t[j] = p",
     "a barrier stands in a block loop": "barrier",
     "v is declared outside": "var v: int64 = 0\n  lanes j < 2\n    v = j",
     "v is float32, not int64": "var v: float32 = p\n  v = i",

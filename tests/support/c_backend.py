@@ -1,8 +1,10 @@
 """Compile a kernel's C99 with the system's compiler and run it on NumPy arrays.
 
-Input: what ``lamella.ir.loop_interp.run_kernel`` takes. Output: the arrays, changed in the same way.
-Kernels are compiled with warnings as errors. Where there is no C compiler the test is skipped with that reason.
+Input: what ``lamella.ir.loop_interp.run_kernel`` takes. Output: the arrays, changed in the same
+way. Kernels are compiled with warnings as errors. Where there is no C compiler the test is skipped
+with that reason.
 """
+
 from __future__ import annotations
 
 import ctypes
@@ -11,7 +13,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,8 @@ COMPILER = shutil.which(os.environ.get("CC", "cc"))
 FLAGS = ("-std=c99", "-O1", "-fPIC", "-shared", "-ffp-contract=off", "-Wall", "-Werror",
          # what only drawn kernels do: odd constants, and names that nothing uses
          "-Wno-unused", "-Wno-maybe-uninitialized", "-Wno-tautological-compare", "-Wno-overflow",
-         "-Wno-div-by-zero", "-Wno-bool-compare", "-Wno-bool-operation", "-Wno-int-in-bool-context")  # fmt: skip
+         "-Wno-div-by-zero", "-Wno-bool-compare", "-Wno-bool-operation",
+         "-Wno-int-in-bool-context")  # fmt: skip
 
 
 @cache
@@ -38,7 +41,9 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 @cache
 def load_c(source: str) -> ctypes.CDLL:
-    """The library made of ``source``; a failure of the compiler raises with its messages and the source."""
+    """The library made of ``source``; a failure of the compiler raises with its messages and the
+    source.
+    """
     if COMPILER is None:
         pytest.skip("there is no C compiler (cc) on this machine")
     base = Path(_folder().name, hashlib.sha256(source.encode()).hexdigest()[:16])
@@ -53,7 +58,9 @@ def load_c(source: str) -> ctypes.CDLL:
 
 @cache
 def merge(kernels: tuple[Kernel, ...]) -> ctypes.CDLL:
-    """One library of several kernels of distinct names: far less work for the compiler than one by one."""
+    """One library of several kernels of distinct names: far less work for the compiler than one by
+    one.
+    """
     head, seen, functions = "", {}, []
     for kernel in kernels:
         head, rest = emit_c(kernel).split("\n\n/* helpers */\n\n")
@@ -84,7 +91,9 @@ def run_kernel_c(
     sizes: Mapping[str, int],
     library: ctypes.CDLL | None = None,
 ) -> None:
-    """Run all grid iterations of ``kernel``, compiled from C (``library`` if it has been), on ``arrays``."""
+    """Run all grid iterations of ``kernel``, compiled from C (``library`` if it has been), on
+    ``arrays``.
+    """
     words = []
     for buffer in kernel.buffers:
         array = arrays[buffer.name]

@@ -1,8 +1,11 @@
-"""Hypothesis strategies that draw valid kernels: every kind of statement, all dtypes, exact operations only.
+"""Hypothesis strategies that draw valid kernels: every kind of statement, all dtypes, exact
+operations only.
 
-Every buffer has ``SIZE`` elements and every access lies inside, so a drawn kernel runs; operations whose results depend
-on the mathematics library or on the sign of a nan are left out, so any two ways of running it must agree in every bit.
+Every buffer has ``SIZE`` elements and every access lies inside, so a drawn kernel runs; operations
+whose results depend on the mathematics library or on the sign of a nan are left out, so any two
+ways of running it must agree in every bit.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -42,8 +45,44 @@ SIZE = 64
 SIZES = {"n": 3, "m": 2}
 PARAMS = {f"p_{d.name}": (True if d.kind == "b" else 3 if d.kind != "f" else -1.5) for d in ALL}
 _INEXACT = frozenset(
-    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh erf erfc"
-    " pow bitcast signbit copysign checked_index cast select lt le eq ne isnan isinf isfinite".split()
+    [
+        "exp",
+        "exp2",
+        "expm1",
+        "log",
+        "log2",
+        "log10",
+        "log1p",
+        "sin",
+        "cos",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "atan2",
+        "sinh",
+        "cosh",
+        "tanh",
+        "asinh",
+        "acosh",
+        "atanh",
+        "erf",
+        "erfc",
+        "pow",
+        "bitcast",
+        "signbit",
+        "copysign",
+        "checked_index",
+        "cast",
+        "select",
+        "lt",
+        "le",
+        "eq",
+        "ne",
+        "isnan",
+        "isinf",
+        "isfinite",
+    ]
 )
 OPS = sorted(set(APPLY_OPS) - _INEXACT)
 Draw = Callable[[st.SearchStrategy[Any]], Any]
@@ -92,8 +131,9 @@ class Maker:
             inner = self.expr(int64, place, depth - 1)
             return Apply("mod", (inner, Const(SIZE, int64)), int64)
         terms: list[tuple[Any, Expr]] = []
-        for var in self.draw(st.lists(st.sampled_from(place.loops), max_size=3, unique=True)):
-            terms.append((self.one([1, 2, 4, Dim("n"), Dim("n") * Dim("m") - 1]), var))
+        chosen = self.draw(st.lists(st.sampled_from(place.loops), max_size=3, unique=True))
+        scales = [1, 2, 4, Dim("n"), Dim("n") * Dim("m") - 1]
+        terms += [(self.one(scales), var) for var in chosen]
         const = self.one([0, 1, 7, Dim("m"), 2 * Dim("n") + 1])
         return Linear(const, tuple(sorted(terms, key=lambda term: term[1].name)))
 
@@ -135,7 +175,9 @@ class Maker:
             args = self.expr(source, place, depth - 1), self.expr(source, place, depth - 1)
             return Apply(self.one(["lt", "le", "eq", "ne"]), args, bool_)
         op = self.one([op for op in OPS if dtype.kind in apply_kinds(op)])
-        return Apply(op, tuple([self.expr(dtype, place, depth - 1) for _ in range(APPLY_OPS[op][0])]), dtype)
+        return Apply(
+            op, tuple([self.expr(dtype, place, depth - 1) for _ in range(APPLY_OPS[op][0])]), dtype
+        )
 
     # -- statements ------------------------------------------------------------------------------
     def block(self, place: Place, depth: int) -> tuple[Stmt, ...]:
@@ -152,7 +194,9 @@ class Maker:
             name = self.name("v")
             init = self.expr(dtype, place, 2)
             names = (*place.variables, (name, dtype)), (*place.assignable, (name, dtype))
-            return [Declare(name, dtype, init)], replace(place, variables=names[0], assignable=names[1])
+            return [Declare(name, dtype, init)], replace(
+                place, variables=names[0], assignable=names[1]
+            )
         if kind == 1 and place.assignable:
             name, dtype = self.one(place.assignable)
             return [Assign(name, self.expr(dtype, place, 3))], place
@@ -170,11 +214,17 @@ class Maker:
             alloc = Alloc(name, dtype, 4, self.one(["local", "register", "shared"]))
             return [alloc, fill], replace(place, scratch=(*place.scratch, (name, dtype)))
         mask = self.expr(bool_, place, 1) if self.chance(3) else None
-        return [Store(f"y_{dtype.name}", self.index(place, 1), self.expr(dtype, place, 3), mask)], place
+        return [
+            Store(f"y_{dtype.name}", self.index(place, 1), self.expr(dtype, place, 3), mask)
+        ], place
 
     def loop(self, place: Place, depth: int) -> For:
         kind = self.one(["serial", "unroll"] if place.lanes else ["serial", "unroll", "lanes"])
-        extent = self.draw(st.integers(0, 3)) if kind == "unroll" else self.one([2, 3, Dim("n"), Dim("m") + 1])
+        extent = (
+            self.draw(st.integers(0, 3))
+            if kind == "unroll"
+            else self.one([2, 3, Dim("n"), Dim("m") + 1])
+        )
         var = Var(self.name("j"), extent)
         inner = replace(place, loops=(*place.loops, var))
         if kind == "lanes":
@@ -182,7 +232,11 @@ class Maker:
         return For(var, kind, self.block(inner, depth - 1))
 
     def fold(self, place: Place, depth: int, dtype: DType) -> tuple[list[Stmt], Place]:
-        ops = [op for op in ("add", "mul", "max", "min", "and", "or", "argmax", "argmin") if accumulates(op, dtype)]
+        ops = [
+            op
+            for op in ("add", "mul", "max", "min", "and", "or", "argmax", "argmin")
+            if accumulates(op, dtype)
+        ]
         op, name, position = self.one(ops), self.name("v"), self.name("v")
         start = identity(op, dtype)
         if start is None:
@@ -199,19 +253,31 @@ class Maker:
         else:
             fold = Accumulate((name,), op, (value,))
         found.append(For(var, self.one(["lanes", "serial"]), (fold,)))
-        return found, replace(place, variables=place.variables + made, assignable=place.assignable + made)
+        return found, replace(
+            place, variables=place.variables + made, assignable=place.assignable + made
+        )
 
 
 @st.composite
 def kernels(draw: Draw) -> Kernel:
-    """A kernel over ``x_DTYPE`` inputs and ``y_DTYPE`` outputs of ``SIZE`` elements, for ``PARAMS`` and ``SIZES``."""
+    """A kernel over ``x_DTYPE`` inputs and ``y_DTYPE`` outputs of ``SIZE`` elements, for ``PARAMS``
+    and ``SIZES``.
+    """
     maker = Maker(draw)
     grid = Var("i", draw(st.sampled_from([1, 3, Dim("n"), Dim("n") + 1])))
     body = maker.block(Place(loops=(grid,)), 2)
     buffers = [BufferParam(f"x_{d.name}", d, "in") for d in ALL]
     buffers += [BufferParam(f"y_{d.name}", d, "out") for d in ALL]
     params = tuple([Param(f"p_{d.name}", d) for d in ALL])
-    return Kernel("k", tuple(buffers), params, ("n", "m"), For(grid, "grid", body), 0, draw(st.just(3 * Dim("n"))))
+    return Kernel(
+        "k",
+        tuple(buffers),
+        params,
+        ("n", "m"),
+        For(grid, "grid", body),
+        0,
+        draw(st.just(3 * Dim("n"))),
+    )
 
 
 def arrays_for(kernel: Kernel, seed: int) -> dict[str, np.ndarray[Any, Any]]:
@@ -220,6 +286,12 @@ def arrays_for(kernel: Kernel, seed: int) -> dict[str, np.ndarray[Any, Any]]:
     found = {}
     for buffer in kernel.buffers:
         values = rng.uniform(-9, 9, SIZE)
-        values = values > 0 if buffer.dtype.kind == "b" else np.abs(values) if buffer.dtype.kind == "u" else values
+        values = (
+            values > 0
+            if buffer.dtype.kind == "b"
+            else np.abs(values)
+            if buffer.dtype.kind == "u"
+            else values
+        )
         found[buffer.name] = values.astype(buffer.dtype.numpy)
     return found

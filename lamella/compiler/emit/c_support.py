@@ -1,10 +1,13 @@
-"""The C99 helper functions that emitted kernels use: one template per operation and family of types.
+"""The C99 helper functions that emitted kernels use: one template per operation and family of
+types.
 
-Input: an operation and a dtype. Output: the name of a ``static inline`` function; ``Helpers.source`` then holds the
-definitions of those asked for, and no others. They have no undefined behaviour: integers wrap through unsigned
-arithmetic, divisions and shifts are guarded, conversions saturate. float16 and bfloat16 values are held in ``float``
-and rounded after each operation; in memory they are ``uint16_t``.
+Input: an operation and a dtype. Output: the name of a ``static inline`` function;
+``Helpers.source`` then holds the definitions of those asked for, and no others. They have no
+undefined behaviour: integers wrap through unsigned arithmetic, divisions and shifts are guarded,
+conversions saturate. float16 and bfloat16 values are held in ``float`` and rounded after each
+operation; in memory they are ``uint16_t``.
 """
+
 from __future__ import annotations
 
 from typing import Final
@@ -82,7 +85,8 @@ _FLOAT: Final = {
         "    if (a == b) return signbit(a) ? a : b;\n    return a < b ? a : b;"
     ),
     "sign": "return isnan(a) || a == 0 ? a : a > 0 ? (T)1 : (T)-1;",
-    # The remainder of the exact quotient, with the divisor's sign; the quotient is then a whole number.
+    # The remainder of the exact quotient, with the divisor's sign; the quotient is then a whole
+    # number.
     "mod": (
         "const T rest = (T)fmod(a, b);\n"
         "    if (rest == 0) return (T)copysign(0.0, b);\n"
@@ -99,8 +103,8 @@ _FLOAT: Final = {
 }
 
 _FIXED: Final = {
-    # The bits of the float16 nearest to a double (ties to even): the exponent's field and the digits are added, so
-    # that digits which round up carry into the exponent.
+    # The bits of the float16 nearest to a double (ties to even): the exponent's field and the
+    # digits are added, so that digits which round up carry into the exponent.
     "to_float16": """static inline uint16_t lm_to_float16(double a) {
     const uint16_t sign = signbit(a) ? 0x8000u : 0u;
     const double size = fabs(a);
@@ -144,15 +148,16 @@ _FIXED: Final = {
     "round_bfloat16": """static inline float lm_round_bfloat16(double a) {
     return lm_from_bfloat16(lm_to_bfloat16(a));
 }""",
-    # A double that rounds to a short format as the 64-bit integer itself would: bits lost are kept as a sticky bit.
+    # A double that rounds to a short format as the 64-bit integer itself would: bits lost are kept
+    # as a sticky bit.
     "sticky_uint64": """static inline double lm_sticky_uint64(uint64_t a) {
     return a >> 53 ? ldexp((double)(a >> 11 | ((a & 2047u) != 0)), 11) : (double)a;
 }""",
     "sticky_int64": """static inline double lm_sticky_int64(int64_t a) {
     return a < 0 ? -lm_sticky_uint64(0 - (uint64_t)a) : lm_sticky_uint64((uint64_t)a);
 }""",
-    # a * b + c of short formats, whose product a double holds exactly; the error of the sum decides the last bit, so
-    # that rounding again to the short format is as if once.
+    # a * b + c of short formats, whose product a double holds exactly; the error of the sum decides
+    # the last bit, so that rounding again to the short format is as if once.
     "fma_sticky": """static inline double lm_fma_sticky(double a, double b, double c) {
     const double product = a * b, sum = product + c;
     if (!isfinite(sum)) return sum;
@@ -163,7 +168,8 @@ _FIXED: Final = {
     if (lost == 0 || bits & 1) return sum;
     return nextafter(sum, lost > 0 ? INFINITY : -INFINITY);
 }""",
-    "checked_index": """static inline int64_t lm_checked_index(int64_t a, int64_t b, int64_t *fault, int64_t code) {
+    "checked_index": """static inline int64_t lm_checked_index(int64_t a, int64_t b,
+    int64_t *fault, int64_t code) {
     if (a >= 0 && a < b) return a;
     if (a < 0 && a >= -b) return a + b;
     fault[0] = code;
@@ -195,7 +201,9 @@ def value_type(dtype: DType) -> str:
 
 
 class Helpers:
-    """The helper functions used so far: each ``call`` returns a C call and keeps the function's definition."""
+    """The helper functions used so far: each ``call`` returns a C call and keeps the function's
+    definition.
+    """
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
@@ -213,7 +221,8 @@ class Helpers:
         return f"lm_{name}({', '.join(args)})"
 
     def call(self, op: str, dtype: DType, *args: str) -> str:
-        """``op`` on values of ``dtype``; float16 and bfloat16 take the float version, to be rounded.
+        """``op`` on values of ``dtype``; float16 and bfloat16 take the float version, to be
+        rounded.
 
         Raises:
             CompilerError: if the operation is not one on this dtype.
@@ -228,7 +237,10 @@ class Helpers:
         body = _MULHI_64 if op == "mulhi" and dtype.bits == 64 else bodies[op]
         kind = value_type(dtype)
         name = f"{op}_{'float32' if kind == 'float' else dtype.name}"
-        if dtype.kind == "f" and op in ("mod", "floordiv"):  # in double, where the quotient is exact enough
+        if dtype.kind == "f" and op in (
+            "mod",
+            "floordiv",
+        ):  # in double, where the quotient is exact enough
             kind, name = "double", f"{op}_float64"
         wide = "uint64_t" if dtype.bits == 64 else "uint32_t"
         names = ["a", "b", "c"][: 1 if op in _UNARY else 3 if op in _TERNARY else 2]
@@ -254,7 +266,9 @@ class Helpers:
         return f"lm_{name}({value})"
 
     def wins(self, op: str, dtype: DType, *args: str) -> str:
-        """Whether (value, index) wins over (best, where) in argmax or argmin: the better, then the earlier."""
+        """Whether (value, index) wins over (best, where) in argmax or argmin: the better, then the
+        earlier.
+        """
         kind, name = value_type(dtype), f"{op}_{dtype.name}"
         sign = ">" if op == "argmax" else "<"
         nan = (
@@ -262,7 +276,8 @@ class Helpers:
             "    if (isnan(value)) return true;\n"
         )
         self._known.setdefault(name, (
-            f"static inline bool lm_{name}({kind} value, int64_t index, {kind} best, int64_t where) {{\n"
+            f"static inline bool lm_{name}"
+                f"({kind} value, int64_t index, {kind} best, int64_t where) {{\n"
             f"{nan if dtype.kind == 'f' else ''}"
             f"    return value {sign} best || (value == best && index < where);\n}}"
         ))  # fmt: skip
