@@ -39,6 +39,8 @@ class _Window(ctypes.c_char * 2**62):  # type: ignore[misc]
 
 
 _window_at: Final[Any] = _Window.from_address
+_probe: Final[Any] = (ctypes.c_char * 0).from_buffer
+_address_of: Final = ctypes.addressof
 
 
 class Buffer:
@@ -144,7 +146,11 @@ def from_numpy(array: np.ndarray) -> Buffer:
             f"{array.dtype} cannot be shared, because buffers are C-contiguous and in "
             "native byte order; pass np.ascontiguousarray(array)"
         )
-    return Buffer(array.__array_interface__["data"][0], array.nbytes, array, False)
+    try:
+        pointer = _address_of(_probe(array))  # a third of the time of array.ctypes.data
+    except (TypeError, ValueError, BufferError):  # read-only, or a type the protocol lacks
+        pointer = array.ctypes.data
+    return Buffer(pointer, array.nbytes, array, False)
 
 
 def view(buffer: Buffer, offset: int, nbytes: int) -> Buffer:

@@ -9,6 +9,7 @@ import threading
 import weakref
 from itertools import pairwise
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -138,6 +139,21 @@ def test_sharing_a_numpy_array() -> None:
     assert alive() is not None
     del buffer
     assert alive() is None
+
+
+def test_arrays_of_every_kind_are_shared_where_they_lie() -> None:
+    fixed = np.arange(5)
+    fixed.flags.writeable = False
+    for array in (
+        fixed,
+        np.zeros((0, 3)),
+        np.array(1.5),
+        np.arange(8)[3:],
+        np.zeros(3, ml_dtypes.bfloat16),
+        np.zeros(3, np.bool_),
+    ):
+        buffer = from_numpy(array)
+        assert (buffer.ptr, buffer.nbytes) == (array.ctypes.data, array.nbytes)
 
 
 @pytest.mark.parametrize("array", [np.zeros((3, 4)).T, np.zeros(6)[::2], np.zeros(3, ">f4")])
