@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib
 import math
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from lamella.dtypes import (  # noqa: F401
@@ -89,6 +91,19 @@ __all__ = [
     *_WHERE, *_MODULES, "bfloat16", "bool_", "e", "finfo", "float16", "float32", "float64", "iinfo", "inf",
     "int8", "int16", "int32", "int64", "nan", "newaxis", "pi", "promote_types", "uint8", "uint16", "uint32", "uint64",
 ]  # fmt: skip
+
+
+class _Package(ModuleType):
+    """This package. Its submodules ``tensor`` and ``config`` do not hide the function and object of these names:
+    the import system binds a submodule in its package, which is declined here. Import from them with ``from``.
+    """
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (isinstance(value, ModuleType) and name in _WHERE):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

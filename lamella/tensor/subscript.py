@@ -264,13 +264,13 @@ def _add(entry: Any, axis: int, shape: Shape, found: Subscript, marks: list[str]
     if isinstance(entry, TensorCore):
         _add_array(found, entry.node, True, shape[axis])
         return axis + 1
-    arrays = _mask_arrays(entry, axis, shape) if _is_mask(entry) else [entry]
     if _is_mask(entry) and entry.ndim == 0:  # x[True]: a new axis of size 1, x[False] one of size 0
         found.axes.append(len(found.shape))
         found.shape.append(1)
         found.arrays.append(node_from_array(np.zeros(int(entry), np.int64)))
         found.checked.append(False)
         return axis
+    arrays = _mask_arrays(entry, axis, shape) if _is_mask(entry) else [entry]
     for array in arrays:
         _add_array(found, *_host_index(array, axis, shape), shape[axis])
         axis += 1
@@ -295,6 +295,8 @@ def _place_front(found: Subscript, marks: Sequence[str]) -> None:
     """Where the arrays' axes go: in their place if they (and integers) stand together, else in front."""
     if not found.arrays:
         return
+    if len(found.arrays) > 1:
+        common_shape("index", *(array.shape for array in found.arrays))
     advanced = [i for i, mark in enumerate(marks) if mark in "ai"]
     if advanced[-1] - advanced[0] + 1 == len(advanced):
         found.front = sum(mark in "sn" for mark in marks[: advanced[0]])

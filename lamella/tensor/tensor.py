@@ -85,7 +85,7 @@ def _operator(function: Callable[[Any, Any], Tensor], reflected: bool = False) -
         return function(other, self) if reflected else function(self, other)
 
     method.__name__ = method.__qualname__ = function.__name__
-    method.__doc__ = function.__doc__
+    method.__doc__ = (function.__doc__ or "").split("\n")[0]
     return method
 
 
