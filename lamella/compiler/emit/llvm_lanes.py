@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from lamella.compiler.emit.target import Target
 from lamella.dtypes import DType
@@ -131,6 +131,9 @@ def _unroll(found: Survey) -> int:
     return 2 if found.operations <= 8 else 1
 
 
+LONG: Final = 24  # operations from which a mask in every group costs less than compiling the body a second time
+
+
 def plan(loop: For, target: Target) -> list[Piece]:
     """The pieces of a lanes loop, in order."""
     found = survey(loop)
@@ -138,6 +141,8 @@ def plan(loop: For, target: Target) -> list[Piece]:
     extent = loop.var.extent
     if not isinstance(extent, int):
         rest = Piece("masked", width) if target.masked else Piece("serial", 0)
+        if target.masked and found.operations > LONG and not found.folds:
+            return [rest]
         return [Piece("loop", width * _unroll(found)), rest]
     if extent <= 0:
         return []
@@ -146,6 +151,8 @@ def plan(loop: For, target: Target) -> list[Piece]:
     lanes = width * _unroll(found)
     while lanes > width and extent % lanes and extent % (lanes // 2) == 0:
         lanes //= 2
+    if extent % width and target.masked and found.operations > LONG and not found.folds:
+        return [Piece("masked", width)]
     whole = extent - extent % lanes
     pieces = [Piece("loop", lanes)] if whole else []
     return pieces + _rest(whole, extent, width, target)

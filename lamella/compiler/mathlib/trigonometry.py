@@ -112,26 +112,58 @@ def _window(start: Expr, last: int) -> list[Expr]:
     ]
 
 
-def _reduced_huge(x: Expr, last: int) -> tuple[Pair, Expr]:
+def _reduced_huge(x: Expr) -> tuple[Pair, Expr]:
     """((r, correction), n) by exact integer arithmetic; |x| = M * 2**E times 192 bits of 2/pi, modulo 4."""
     raw = Apply("bitcast", (absolute(x),), uint64)
     exponent = shr(raw, 52)
     mantissa = Apply("or", (Apply("and", (raw, Const(2**52 - 1, uint64)), uint64), Const(2**52, uint64)), uint64)
-    start = sub(exponent, Const(1075 - 62, uint64))
-    w0, w1, w2 = _window(start, last)
+    w0, w1, w2 = _window(sub(exponent, Const(1075 - 62, uint64)), 1088)
     mid_low = mul(mantissa, w1)
-    mid = add(mid_low, Apply("mulhi", (mantissa, w2), uint64))
+    mid = add(mid_low, _high_half(mantissa, w2))
     carry = cast(lt(mid, mid_low), uint64)
-    high = add(add(mul(mantissa, w0), Apply("mulhi", (mantissa, w1), uint64)), carry)
+    high = add(add(mul(mantissa, w0), _high_half(mantissa, w1)), carry)
     n = shr(add(high, Const(2**61, uint64)), 62)
     rest = Apply("bitcast", (sub(high, shl(n, 62)),), int64)
     y, correction = _times_half_pi(rest, mid)
     negative = lt(x, _F.const(0.0))
+    pair = select(negative, neg(y), y), select(negative, neg(correction), correction)
+    return pair, _turned(negative, n)
+
+
+def _turned(negative: Expr, n: Expr) -> Expr:
+    """The quadrant of x from that of |x|."""
     quadrant = Apply("bitcast", (n,), int64)
-    return (
-        (select(negative, neg(y), y), select(negative, neg(correction), correction)),
-        select(negative, sub(Const(0, int64), quadrant), quadrant),
-    )
+    return select(negative, sub(Const(0, int64), quadrant), quadrant)
+
+
+def _high_half(a: Expr, b: Expr) -> Expr:
+    """The high 64 bits of a product of 64-bit integers, from 32-bit halves: vectors have no such instruction."""
+    mask = Const(2**32 - 1, uint64)
+    a_low, b_low = Apply("and", (a, mask), uint64), Apply("and", (b, mask), uint64)
+    a_high, b_high = shr(a, 32), shr(b, 32)
+    cross = add(mul(a_high, b_low), shr(mul(a_low, b_low), 32))
+    other = add(mul(a_low, b_high), Apply("and", (cross, mask), uint64))
+    return add(mul(a_high, b_high), add(shr(cross, 32), shr(other, 32)))
+
+
+def _reduced_huge_short(x: Expr) -> tuple[Pair, Expr]:
+    """As ``_reduced_huge`` for float32 angles held in float64: M has 24 bits and E is at most 104, so 96 bits of 2/pi do."""
+    raw = Apply("bitcast", (absolute(x),), uint64)
+    mantissa = Apply("or", (Apply("and", (shr(raw, 29), Const(2**23 - 1, uint64)), uint64), Const(2**23, uint64)), uint64)
+    start = sub(shr(raw, 52), Const(1075 - 29 + 2, uint64))
+    found: list[Expr] = [Const((_TWO_OVER_PI >> (1280 - 32 * k - 64)) & (2**64 - 1), uint64) for k in range(6)]
+    for step in (2, 1):
+        moved = Apply("ne", (Apply("and", (start, Const(32 * step, uint64)), uint64), Const(0, uint64)), bool_)
+        found = [select(moved, found[k + step], found[k]) for k in range(step + 2)]
+    back = sub(Const(32, uint64), Apply("and", (start, Const(31, uint64)), uint64))
+    mask = Const(2**32 - 1, uint64)
+    w = [Apply("and", (Apply("shr", (f, back), uint64), mask), uint64) for f in found]
+    total = add(add(shl(mul(mantissa, w[0]), 32), mul(mantissa, w[1])), shr(mul(mantissa, w[2]), 32))
+    n = shr(add(total, Const(2**61, uint64)), 62)
+    rest = cast(Apply("bitcast", (sub(total, shl(n, 62)),), int64), float64)
+    negative = lt(x, _F.const(0.0))
+    r = mul(rest, select(negative, _F.const(-_PIO2[0] * 2.0**-62), _F.const(_PIO2[0] * 2.0**-62)))
+    return (r, _F.const(0.0)), _turned(negative, n)
 
 
 def _times_half_pi(high: Expr, low: Expr) -> Pair:
@@ -194,7 +226,7 @@ def _angle(x: Expr, form: Format, which: int) -> Expr:
     wide = cast(x, float64)
     low = form is FLOAT32
     ordinary = _pick(_choose(*(_reduced_short(wide) if low else _reduced(wide)), low=low), which)
-    rare = _pick(_choose(*_reduced_huge(wide, 190 if low else 1088), low=low), which)
+    rare = _pick(_choose(*(_reduced_huge_short(wide) if low else _reduced_huge(wide)), low=low), which)
     return select(lt(_HUGE, absolute(wide)), add(rare, sub(wide, wide)), ordinary)
 
 
