@@ -304,8 +304,7 @@ def contract(
 
 
 def matmul(a: Node, b: Node, dtype: DType | None = None) -> Node:
-    """The matrix product, as ``numpy.matmul``: 1-d operands are a row and a column, leading axes
-    broadcast.
+    """The matrix product, as ``numpy.matmul``: 1-d is a row or column, leading axes broadcast.
 
     Raises:
         ShapeError: for 0-d operands, or shapes that do not fit.

@@ -39,8 +39,7 @@ Pairs = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Conv(Multilinear):
-    """y[n, g·o', p] = Σ x[n, g·c', s] · w[g·o', c', k] over stride·p + w_dilation·k − x_dilation·s
-    = low.
+    """y[n, o, p] = Σ x[n, c, s] · w[o, c, k] over stride·p + w_dilation·k − x_dilation·s = low.
 
     Inputs x (N, C, *S) and w (O, C / groups, *K); result (N, O, *P). ``x_dilation`` is positive.
     """
@@ -64,7 +63,9 @@ class Conv(Multilinear):
                 "spatial axes: each has two axes more; reshape them"
             )
         groups = _groups(x, w)
-        if x.shape[1] != groups * w.shape[1] or w.shape[0] != w.shape[0] // groups * groups:
+        if 0 not in node.shape and (
+            x.shape[1] != groups * w.shape[1] or w.shape[0] != w.shape[0] // groups * groups
+        ):
             raise ShapeError(
                 f"[conv] image {x.shape} and kernel {w.shape}: channels {x.shape[1]} and "
                 f"{w.shape[0]} do not divide into groups of {w.shape[1]}; choose other groups"
@@ -74,8 +75,11 @@ class Conv(Multilinear):
 
     def reference(self, *arrays: Array, shape: tuple[int, ...], dtype: DType) -> Array:
         """The image gathered for every (position, tap), then an einsum, as for contract."""
+        if 0 in shape:
+            return np.zeros(shape, dtype.numpy)
         x, w = (exact(array, dtype) for array in arrays)
         groups = x.shape[1] // w.shape[1] if w.shape[1] else 1
+
         rank = len(self.stride)
         for axis in range(rank):
             x = self._taps(x, axis, shape[2 + axis], w.shape[2 + axis])
@@ -100,9 +104,7 @@ class Conv(Multilinear):
 
     # -- derivatives and batching: the roles exchanged ---------------------------------------------
     def transpose(self, node: Node, cotangent: Node, needs: Needs) -> Sequence[Node | None]:
-        """By x: the cotangent as image; by w: the cotangent as kernel, batch and channels
-        exchanged.
-        """
+        """By x the cotangent is the image; by w the kernel, with batch and channels exchanged."""
         x, w = (ops.cast(source, cotangent.dtype) for source in node.inputs)
         dtype = node.inputs[0].dtype
         return (
@@ -112,7 +114,7 @@ class Conv(Multilinear):
 
     def _by_image(self, x: Node, w: Node, cotangent: Node) -> Node:
         kernel = _exchange_channels(w, _groups(x, w))
-        # x_dilation·s − w_dilation·k − … : the equation times −1 with o and s exchanged
+        # the equation times −1: x_dilation·s − w_dilation·k − stride·o = −low
         return _solve(
             cotangent,
             kernel,
@@ -171,9 +173,7 @@ class Conv(Multilinear):
 
     # -- lowering ----------------------------------------------------------------------------------
     def contraction(self, node: Node, args: Sequence[Element]) -> Contraction:
-        """Batch: groups; m: a group's output channels; n: images and positions; k: channels and
-        taps.
-        """
+        """Batch: groups; m: output channels; n: images and positions; k: channels and taps."""
         x, w = node.inputs
         groups = _groups(x, w)
         rows, channels = w.shape[0] // groups, w.shape[1]
@@ -195,8 +195,9 @@ class Conv(Multilinear):
         )
 
     def _image(self, node: Node, image: Element, lead: Index, places: Index, taps: Index) -> Expr:
-        """The image's element for a position and tap, zero outside; tests that shapes prove are
-        left out.
+        """The image's element for a position and tap, zero outside it.
+
+        A test that the shapes prove true is left out.
         """
         x, w = node.inputs
         inside: Expr = ix.TRUE
@@ -220,9 +221,7 @@ class Conv(Multilinear):
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Ranks 1 to 3; strides, padding on either side or negative, dilations, groups, empty
-        images.
-        """
+        """Ranks 1 to 3; strides, uneven and negative padding, dilations, groups, empty images."""
         numbers = dtypes.INTEGERS + dtypes.FLOATS
         for x, w, stride, padding, xd, wd, groups in _CASES:
             yield Sample(
@@ -264,7 +263,7 @@ def _reach(terms: Sequence[tuple[int, Size]], sign: int) -> Size:
 
 def _groups(x: Node, w: Node) -> Size:
     """How many groups the channels fall into; 1 where there are no channels at all."""
-    return 1 if w.shape[1] == 0 else x.shape[1] // w.shape[1]
+    return 1 if 0 in (x.shape[1], w.shape[1]) else x.shape[1] // w.shape[1]
 
 
 def _exchange_channels(w: Node, groups: Size) -> Node:

@@ -62,8 +62,7 @@ def wrap_index(op: str, index: Array, size: int) -> Array:
 
 
 def check_indices(op: str, index: Node, size: Size) -> None:
-    """Check what is known of an index while recording: its dtype, and that there is something to
-    choose.
+    """Check what is known of an index while recording: its dtype, and that it can be in range.
 
     Raises:
         DTypeError: when it is not of an integer dtype.
@@ -78,17 +77,16 @@ def check_indices(op: str, index: Node, size: Size) -> None:
 
 
 def position(index: Element, at: Index, size: Size, checked: bool) -> Expr:
-    """The int64 position that an index element names; ``checked`` wraps negative ones and reports
-    faults.
-    """
+    """The int64 position that an index element names, wrapped and reported if ``checked``."""
     found = cast(index(at), dtypes.int64)
     return apply("checked_index", found, ix.constant(size)) if checked else found
 
 
 @dataclass(frozen=True, slots=True)
 class Gather(Primitive):
-    """result[b, i, r] = x[b, index[b, i], r] with ``lead`` axes b; unchecked indices are known to
-    be in [0, N).
+    """result[b, i, r] = x[b, index[b, i], r] with ``lead`` axes b.
+
+    Unchecked indices are known to lie in [0, N).
     """
 
     lead: int = 0
@@ -171,9 +169,7 @@ class Gather(Primitive):
 
 
 def _draw(size: int) -> Draw:
-    """Draws for (x, index, …): small numbers, and indices over the whole allowed range at position
-    1.
-    """
+    """Draws for (x, index): small numbers, and indices over the whole allowed range."""
 
     def draw(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, place: int) -> Array:
         if place == 1:
@@ -230,11 +226,11 @@ def gather(x: Node, index: Node, lead: int = 0, checked: bool = True) -> Node:
 
 @dataclass(frozen=True, slots=True)
 class RavelIndex(Primitive):
-    """The row-major position of a multi-index; inputs: one index an axis, then any node of the
-    shape indexed.
+    """The row-major position of a multi-index.
 
-    Only the shape of the last input matters. ``checked[a]`` wraps and checks the index of axis a by
-    itself.
+    Inputs: one index an axis, then any node of the shape indexed.
+
+    Only the shape of the last input matters. ``checked[a]``: wrap and check the index of axis a.
     """
 
     checked: tuple[bool, ...]
@@ -315,8 +311,7 @@ def _draw_for(
 def ravel_index(
     indices: Sequence[Node], sizes: Shape, checked: Sequence[bool] | None = None
 ) -> Node:
-    """The int64 row-major position in ``sizes`` of the multi-index ``indices``, one node an axis,
-    broadcast together.
+    """The int64 row-major position in ``sizes`` of ``indices``, one node an axis, broadcast.
 
     Raises:
         ShapeError: when their shapes do not broadcast or their number is not that of ``sizes``.
@@ -370,8 +365,7 @@ def flat_index(
 def gather_nd(
     x: Node, indices: Sequence[Node], axes: Sequence[int], checked: Sequence[bool] | None = None
 ) -> Node:
-    """result[i, r] = x with axis ``axes[k]`` at ``indices[k][i]``: shape (*broadcast of indices,
-    *other axes in order).
+    """result[i, r] = ``x`` at ``indices[k][i]`` along each axis ``axes[k]``, other axes last.
 
     Raises:
         ShapeError: for wrong axes, or indices that do not broadcast.
@@ -393,9 +387,7 @@ def gather_nd(
 def along_axis(
     op: str, x: Node, index: Node, axis: int
 ) -> tuple[Node, Node, tuple[int, ...], tuple[int, ...]]:
-    """``x`` and ``index`` broadcast beside ``axis`` and with it last; the permutation to there and
-    back.
-    """
+    """``x`` and ``index`` broadcast, ``axis`` last; the permutation to there and back."""
     place = normalize_axes(op, axis, x.ndim)[0]
     if index.ndim != x.ndim:
         raise ShapeError(

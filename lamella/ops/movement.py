@@ -49,8 +49,7 @@ def _cuts(shape: Shape) -> dict[Size, int]:
 def reshape_index(index: Index, result: Shape, source: Shape) -> Index:
     """The index in ``source`` of the element at ``index`` of ``result``, of equal row-major offset.
 
-    Both shapes are cut where their leading products agree, so that axes left alone keep their own
-    index.
+    Both shapes are cut where their leading products agree, so axes left alone keep their index.
     """
     if 0 in source:  # no element exists, so nothing will be read
         return tuple(ix.constant(0) for _ in source)
@@ -107,8 +106,7 @@ class Reshape(Movement):
 
 
 def reshape(x: Node, shape: Sequence[Size]) -> Node:
-    """``x`` with the same elements, in row-major order, under ``shape``; one size may be -1 (worked
-    out).
+    """``x`` with the same elements, in row-major order, under ``shape``, where one size may be -1.
 
     Raises:
         ShapeError: when the numbers of elements differ.
@@ -188,8 +186,7 @@ def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def permute(x: Node, axes: Sequence[int]) -> Node:
-    """``x`` with its axes in the order ``axes``: result[i_0, …] = x[…] with i_k at axis
-    ``axes[k]``.
+    """``x`` with its axes reordered: axis ``axes[k]`` of ``x`` becomes axis k.
 
     Raises:
         ShapeError: unless ``axes`` names each axis once.

@@ -213,8 +213,9 @@ def _as_key(bits: Node) -> Node:
 
 
 def random_split(key: Node, count: Size) -> Node:
-    """``count`` new keys from a ``key`` uint32 (2): ``(count, 2)``; key i is ``random_fold_in(key,
-    i)``.
+    """``count`` new keys from a ``key`` uint32 (2): ``(count, 2)``.
+
+    Key i is ``random_fold_in(key, i)``.
 
     Raises:
         ShapeError: for other keys.
@@ -227,8 +228,7 @@ def random_split(key: Node, count: Size) -> Node:
 
 
 def random_fold_in(key: Node, data: Node) -> Node:
-    """The new key that ``key`` gives for the integer ``data`` (0-d): both words of the cipher of
-    2⁶³ + data.
+    """The new key that ``key`` gives for the 0-d integer ``data``: the cipher of 2⁶³ + data.
 
     Raises:
         ShapeError: for other keys, or data that is not 0-d.

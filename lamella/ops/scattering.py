@@ -1,5 +1,4 @@
-"""Scatter: updates put, added or compared into chosen rows of a tensor, always in the order of the
-updates.
+"""Scatter: updates put, added or compared into chosen rows of a tensor, in their order.
 
 Input: ``x (*lead, N, *rest)``, integer ``index (*lead, *I)``, ``updates (*lead, *I, *rest)``.
 Output: x changed. The order is part of the meaning: of several updates to one place "set" keeps the
@@ -47,9 +46,7 @@ _NUMPY = {"add": np.add, "max": np.maximum, "min": np.minimum}
 
 @dataclass(frozen=True, slots=True)
 class Scatter(Primitive):
-    """For each i in order: x[b, index[b, i], r] = f(x[b, index[b, i], r], updates[b, i, r]);
-    ``lead`` axes b.
-    """
+    """For each i in order: x[b, index[b, i], r] ⊕= updates[b, i, r], with ``lead`` axes b."""
 
     mode: Mode
     lead: int = 0
@@ -222,9 +219,7 @@ class Scatter(Primitive):
 
 
 def _draw(size: int) -> Draw:
-    """Distinct small numbers (so that max and min have no ties), and indices in range at position
-    1.
-    """
+    """Distinct numbers (so that max and min have no ties), and indices in range."""
 
     def draw(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, place: int) -> Array:
         if place == 1:
@@ -250,8 +245,7 @@ def _check(op: str, x: Node, index: Node, updates: Node, lead: int) -> None:
 def scatter(
     x: Node, index: Node, updates: Node, mode: str, lead: int = 0, checked: bool = True
 ) -> Node:
-    """``x (*lead, N, *rest)`` with ``updates (*lead, *I, *rest)`` applied, in order, to the rows
-    ``index (*lead, *I)``.
+    """``x (*lead, N, *rest)`` with ``(*lead, *I, *rest)`` in the rows ``index (*lead, *I)``.
 
     Args:
         x: the tensor to start from; bool only for "set".
@@ -298,8 +292,7 @@ def scatter_nd(
     mode: str,
     checked: Sequence[bool] | None = None,
 ) -> Node:
-    """``x`` with ``updates`` applied where ``gather_nd(x, indices, axes)`` reads; their shape is
-    that result's.
+    """``x`` with ``updates``, of the shape of ``gather_nd(x, indices, axes)``, where that reads.
 
     Raises:
         ShapeError: for wrong axes or shapes.
@@ -323,8 +316,7 @@ def scatter_nd(
 
 
 def put_along_axis(x: Node, index: Node, updates: Node, axis: int, mode: str = "set") -> Node:
-    """``x`` with ``updates`` (of the index's shape) applied where ``take_along_axis(x, index,
-    axis)`` reads.
+    """``x`` with ``updates`` applied where ``take_along_axis(x, index, axis)`` reads.
 
     Raises:
         ShapeError: for a wrong axis or shapes that do not line up.

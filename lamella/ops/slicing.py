@@ -150,10 +150,10 @@ def _as_starts(starts: Starts) -> tuple[Node, ...]:
 def slice(
     x: Node, starts: Starts, sizes: Sequence[Size], strides: Sequence[int] | None = None
 ) -> Node:
-    """The region of ``sizes`` elements from ``starts`` in steps of ``strides`` (default 1; may be
-    negative).
+    """The region of ``sizes`` elements from ``starts`` in steps of ``strides``, default 1.
 
-    A start is a Python int (part of the program) or a 0-d int64 node (an argument of it).
+    A start is a Python int (part of the program) or a 0-d int64 node (an argument of it); a
+    stride may be negative.
 
     Raises:
         ShapeError: unless there is one start, size and stride an axis.
@@ -263,8 +263,7 @@ class UpdateSlice(Movement):
 def update_slice(
     x: Node, update: Node, starts: Starts, strides: Sequence[int] | None = None
 ) -> Node:
-    """``x`` with the region that ``slice(x, starts, update.shape, strides)`` reads replaced by
-    ``update``.
+    """``x`` with the region of ``slice(x, starts, update.shape, strides)`` replaced by ``update``.
 
     Raises:
         ShapeError: unless there is one start, size and stride an axis.
@@ -296,9 +295,7 @@ def _batched_positions(
     batched: Needs,
     size: Size,
 ) -> list[Node]:
-    """The batch index, then the positions along each of ``axes``, of shapes that broadcast to
-    (size, *sizes there).
-    """
+    """The batch index, then the positions along each of ``axes``, shaped to broadcast together."""
     count = len(axes)
     ahead = ops.iota((size,), 0, dtypes.int64)
     found = [reshape(ahead, (size, *(1,) * count))]

@@ -30,12 +30,13 @@ def require_same_dtype(op: str, *nodes: Node) -> None:
         DTypeError: when they are not.
     """
     dtype = nodes[0].dtype
-    if any(node.dtype is not dtype for node in nodes):
-        listed = ", ".join(node.dtype.name for node in nodes)
-        raise DTypeError(
-            f"[{op}] operands of dtypes {listed}, but this operation does not promote; "
-            "cast them to one dtype first"
-        )
+    for node in nodes:
+        if node.dtype is not dtype:
+            listed = ", ".join(node.dtype.name for node in nodes)
+            raise DTypeError(
+                f"[{op}] operands of dtypes {listed}, but this operation does not promote; "
+                "cast them to one dtype first"
+            )
 
 
 def require_integer(op: str, node: Node) -> None:

@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from lamella import ops
 from lamella.dtypes import float32, float64, int32
 from lamella.errors import DTypeError, ShapeError
+from lamella.graph.batch import batch
 from lamella.graph.reverse import vjp
 from lamella.ir.dim import Dim
 from lamella.ir.interp import interpret
 from lamella.ir.node import Node, topological
+from lamella.ir.verify import verify_graph
 from lamella.ops.base import Array
 from tests.ops.evaluate import leaf, value
 
@@ -157,3 +159,16 @@ def test_builders_refuse() -> None:
         ops.conv_transpose(x, w, (1,), ((0, 0),))
     with pytest.raises(ShapeError, match="crops more"):
         ops.conv_transpose(x, leaf(np.ones((4, 2, 3))), (1,), ((8, 8),))
+
+
+def test_an_empty_batch_is_empty() -> None:
+    x, w = ops.placeholder((1, 2, 5), float32), ops.placeholder((3, 2, 3), float32)
+    y = ops.conv(x, w, (1,), ((0, 0),))
+    xs, ws = ops.placeholder((0, 1, 2, 5), float32), ops.placeholder((0, 3, 2, 3), float32)
+    for inputs in ({x: xs}, {w: ws}, {x: xs, w: ws}):
+        ((found, _),) = batch([y], inputs, 0)
+        verify_graph([found])
+        leaves = {x: np.ones(x.shape), w: np.ones(w.shape)} | {
+            many: np.ones(many.shape) for many in inputs.values()
+        }
+        assert interpret([found], leaves)[0].shape == (0, 1, 3, 3)
