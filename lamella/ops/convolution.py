@@ -79,7 +79,6 @@ class Conv(Multilinear):
             return np.zeros(shape, dtype.numpy)
         x, w = (exact(array, dtype) for array in arrays)
         groups = x.shape[1] // w.shape[1] if w.shape[1] else 1
-
         rank = len(self.stride)
         for axis in range(rank):
             x = self._taps(x, axis, shape[2 + axis], w.shape[2 + axis])

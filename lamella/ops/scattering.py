@@ -245,7 +245,7 @@ def _check(op: str, x: Node, index: Node, updates: Node, lead: int) -> None:
 def scatter(
     x: Node, index: Node, updates: Node, mode: str, lead: int = 0, checked: bool = True
 ) -> Node:
-    """``x (*lead, N, *rest)`` with ``(*lead, *I, *rest)`` in the rows ``index (*lead, *I)``.
+    """``x (*lead, N, *rest)`` with updates ``(*lead, *I, *rest)`` in rows ``index (*lead, *I)``.
 
     Args:
         x: the tensor to start from; bool only for "set".
