@@ -45,15 +45,15 @@ def choose(vector_bytes: int, dtype: DType, m: Size, n: Size, k: Size, batch: Si
     lanes = max(1, vector_bytes // dtype.itemsize)
     rows, columns = (12, 2 * lanes) if vector_bytes >= 64 else ((6, 2 * lanes) if vector_bytes == 32 else (4, 2 * lanes))
     if isinstance(m, int):
-        rows = min(rows, m) if m < rows else _even_rows(m, rows)
+        rows = max(1, min(rows, m)) if m < rows else _even_rows(m, rows)
     depth = 256 if not isinstance(k, int) else max(1, min(256, k))
     if isinstance(k, int) and k > 256:
         depth = -(-k // -(-k // 256))  # equal blocks
     row_panels, column_panels = 8, 4
     if isinstance(m, int):
-        row_panels = min(row_panels, -(-m // rows))
+        row_panels = max(1, min(row_panels, -(-m // rows)))
     if isinstance(n, int):
-        column_panels = min(column_panels, -(-n // columns))
+        column_panels = max(1, min(column_panels, -(-n // columns)))
     while _bytes(rows, columns, row_panels, column_panels, depth, dtype) > LOCAL:
         if depth > 128:
             depth = (depth + 1) // 2

@@ -10,15 +10,15 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
 
 from lamella.compiler.pipeline import compile_graph
 from lamella.config import config
 from lamella.errors import OutOfMemoryError, ShapeError
 from lamella.ir.dim import Dim, Size
 from lamella.ir.node import Node
-from lamella.ops.leaf import DATA
+from lamella.ops.leaf import DATA, SCALAR
 from lamella.runtime import buffer as memory
 from lamella.runtime.buffer import Buffer
 from lamella.runtime.launch import pack_scalar
@@ -26,14 +26,13 @@ from lamella.runtime.program import Executable, target
 
 __all__ = ["compiled_count", "compile_program", "evaluate", "forget_programs", "too_large"]
 
-Pattern = tuple[int | str, ...]
+Pattern = tuple[tuple[int | str, ...], ...]
 
 
 @dataclass(slots=True)
 class Structure:
-    """Everything compiled for one graph structure: programs by exact sizes, and programs with some sizes open."""
+    """What is known of graphs that differ in sizes alone: the sizes seen, and programs with some of them open."""
 
-    exact: dict[tuple[int, ...], Executable] = field(default_factory=dict)
     patterns: list[tuple[Pattern, Executable]] = field(default_factory=list)
     last: Pattern | None = None
     closed: bool = False  # its sizes cannot be left open
@@ -41,18 +40,24 @@ class Structure:
 
 @dataclass(slots=True)
 class Graph:
-    """A pending graph laid out for look-up: ``order`` has inputs before users."""
+    """A pending graph laid out for look-up: ``order`` has inputs before users, ``shapes`` are theirs."""
 
     order: list[Node]
-    key: tuple[object, ...]
-    sizes: tuple[int, ...]
+    key: tuple[object, ...]  # everything but shapes
+    shapes: tuple[tuple[int, ...], ...]
     inputs: list[Node]
     scalars: list[Node]
 
+    def structure(self) -> tuple[object, ...]:
+        """The key of all graphs that differ in sizes alone; 0 and 1 have meanings of their own."""
+        return self.key, tuple([tuple([s if s < 2 else 2 for s in shape]) for shape in self.shapes])
 
+
+_exact: Final[OrderedDict[tuple[object, ...], Executable]] = OrderedDict()
 _structures: Final[OrderedDict[tuple[object, ...], Structure]] = OrderedDict()
 _lock: Final = threading.RLock()
 _compiled = 0
+_without_fields: Final[dict[type, bool]] = {}
 
 
 def compiled_count() -> int:
@@ -63,6 +68,7 @@ def compiled_count() -> int:
 def forget_programs() -> None:
     """Drop every program kept in memory (kernels on disk stay)."""
     with _lock:
+        _exact.clear()
         _structures.clear()
 
 
@@ -71,7 +77,7 @@ def _lay_out(roots: Sequence[Node]) -> Graph:
     number: dict[Node, int] = {}
     order: list[Node] = []
     key: list[object] = []
-    sizes: list[int] = []
+    shapes: list[tuple[int, ...]] = []
     inputs: list[Node] = []
     scalars: list[Node] = []
     stack: list[Node] = list(reversed(roots))
@@ -80,32 +86,47 @@ def _lay_out(roots: Sequence[Node]) -> Graph:
         if node in number:
             stack.pop()
             continue
-        op = node.op
-        value = node.value
-        if value is None:
-            waiting = [source for source in node.inputs if source not in number]
-            if waiting:
-                waiting.reverse()
-                stack.extend(waiting)
+        waiting = None
+        for source in node.inputs:
+            if source in number:
                 continue
-            key.append(op)
-            key.append(op.name)
-            key.extend([number[source] for source in node.inputs])
-        elif type(value) is Buffer or op.name != "scalar":
-            key.append("data")
-            inputs.append(node)
-        else:
-            key.append("scalar")
-            scalars.append(node)
+            if source.value is None:
+                if waiting is None:
+                    waiting = [source]
+                else:
+                    waiting.append(source)
+                continue
+            number[source] = len(order)
+            order.append(source)
+            shapes.append(source.shape)  # type: ignore[arg-type]
+            if source.op is SCALAR:
+                scalars.append(source)
+                key.append("scalar")
+            else:
+                inputs.append(source)
+                key.append("data")
+            key.append(source.dtype.name)
+        if waiting is not None:
+            waiting.reverse()
+            stack.extend(waiting)
+            continue
         stack.pop()
+        kind = type(node.op)
+        key.append(kind if _without_fields.get(kind) or _is_bare(kind) else node.op)
+        for source in node.inputs:
+            key.append(number[source])
         key.append(node.dtype.name)
-        key.append(len(node.shape))
-        sizes.extend(node.shape)  # type: ignore[arg-type]
         number[node] = len(order)
         order.append(node)
+        shapes.append(node.shape)  # type: ignore[arg-type]
     key.append(tuple([number[root] for root in roots]))
-    key.append(tuple([size if size < 2 else 2 for size in sizes]))  # 0 and 1 have meanings of their own
-    return Graph(order, tuple(key), tuple(sizes), inputs, scalars)
+    return Graph(order, tuple(key), tuple(shapes), inputs, scalars)
+
+
+def _is_bare(kind: type) -> bool:
+    """Whether the primitive has no parameters, so that its class says all."""
+    found = _without_fields[kind] = not fields(kind)
+    return found
 
 
 def evaluate(nodes: Sequence[Node]) -> None:
@@ -173,36 +194,46 @@ def _residuals(roots: Sequence[Node]) -> list[Node]:
 
 def _find(graph: Graph, roots: Sequence[Node]) -> tuple[Executable, tuple[int, ...]]:
     """The program for ``graph`` and the values of its size symbols."""
-    structure = _structures.get(graph.key)
+    exact = (graph.key, graph.shapes)
+    found = _exact.get(exact)
+    if found is not None:
+        return found, ()
+    key = graph.structure()
+    structure = _structures.get(key)
     if structure is None:
-        structure = _structures[graph.key] = Structure()
-        while len(_structures) > config.programs:
-            _structures.popitem(last=False)
+        structure = _structures[key] = Structure()
+        _limit(_structures)
     else:
-        _structures.move_to_end(graph.key)
-        found = structure.exact.get(graph.sizes)
-        if found is not None:
-            return found, ()
+        _structures.move_to_end(key)
         for pattern, executable in structure.patterns:
-            values = _match(pattern, graph.sizes)
+            values = _match(pattern, graph.shapes)
             if values is not None:
                 return executable, tuple(values[name] for name in executable.blueprint.symbols)
         opened = _open(structure, graph, roots)
         if opened is not None:
             return opened
-    structure.last = graph.sizes
-    structure.exact[graph.sizes] = made = compile_program(roots, graph.inputs, graph.scalars)
+    structure.last = graph.shapes
+    _exact[exact] = made = compile_program(roots, graph.inputs, graph.scalars)
+    _limit(_exact)
     return made, ()
 
 
-def _match(pattern: Pattern, sizes: Sequence[int]) -> dict[str, int] | None:
+def _limit(programs: OrderedDict[tuple[object, ...], Any]) -> None:
+    while len(programs) > config.programs:
+        programs.popitem(last=False)
+
+
+def _match(pattern: Pattern, shapes: Sequence[tuple[int, ...]]) -> dict[str, int] | None:
     values: dict[str, int] = {}
-    for want, have in zip(pattern, sizes, strict=True):
-        if type(want) is int:
-            if want != have:
+    for wanted, shape in zip(pattern, shapes, strict=True):
+        if wanted == shape:
+            continue
+        for want, have in zip(wanted, shape, strict=True):
+            if type(want) is int:
+                if want != have:
+                    return None
+            elif values.setdefault(want, have) != have:  # type: ignore[arg-type]
                 return None
-        elif values.setdefault(want, have) != have:  # type: ignore[arg-type]
-            return None
     return values
 
 
@@ -213,32 +244,28 @@ def _open(
     if structure.closed or structure.last is None or not config.optimize:
         return None
     names: dict[tuple[int | str, int], str] = {}
-    pattern: list[int | str] = []
-    for want, have in zip(structure.last, graph.sizes, strict=True):
-        if want == have:
-            pattern.append(have)
-        else:
-            pattern.append(names.setdefault((want, have), f"n{len(names)}"))
+    pattern: Pattern = tuple(
+        tuple([
+            have if want == have else names.setdefault((want, have), f"n{len(names)}")
+            for want, have in zip(wanted, shape, strict=True)
+        ])
+        for wanted, shape in zip(structure.last, graph.shapes, strict=True)
+    )  # fmt: skip
     try:
         made = _compile_open(graph, roots, pattern)
     except (ShapeError, TypeError):
         structure.closed = True
         return None
-    structure.last = tuple(pattern)
-    structure.patterns.append((structure.last, made))
-    values = {name: have for name, have in zip(pattern, graph.sizes, strict=True) if isinstance(name, str)}
+    structure.last = pattern
+    structure.patterns.append((pattern, made))
+    values = _match(pattern, graph.shapes) or {}
     return made, tuple(values[name] for name in made.blueprint.symbols)
 
 
-def _compile_open(graph: Graph, roots: Sequence[Node], pattern: Sequence[int | str]) -> Executable:
+def _compile_open(graph: Graph, roots: Sequence[Node], pattern: Pattern) -> Executable:
     new: dict[Node, Node] = {}
-    at = 0
-    for node in graph.order:
-        count = len(node.shape)
-        shape: tuple[Size, ...] = tuple(
-            size if isinstance(size, int) else Dim(size) for size in pattern[at : at + count]
-        )
-        at += count
+    for node, wanted in zip(graph.order, pattern, strict=True):
+        shape: tuple[Size, ...] = tuple(Dim(size) if isinstance(size, str) else size for size in wanted)
         sources = () if node.value is not None else tuple(new[source] for source in node.inputs)
         copy = Node(node.op, sources, shape, node.dtype)
         copy.value, copy.site = node.value, node.site

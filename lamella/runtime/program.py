@@ -7,10 +7,11 @@ serves every program that contains it. A program's memory need is known, and che
 from __future__ import annotations
 
 import ctypes
+import json
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Final
 
@@ -24,6 +25,7 @@ from lamella.ir.dim import Dim, bind
 from lamella.ir.loops import Kernel
 from lamella.runtime import buffer as memory
 from lamella.runtime import disk, threads
+from lamella.runtime.elf import load_elf
 from lamella.runtime.launch import Launch, Plan, SlotValue
 
 __all__ = ["Executable", "kernel_addresses", "target"]
@@ -33,13 +35,21 @@ _lock: Final = threading.RLock()
 
 
 @cache
-def _named(name: str) -> Target:
-    return named(name)
+def _known(name: str) -> Target:
+    """The target of a name; this machine's (no name) is remembered on disk, because asking for it loads LLVM."""
+    if name:
+        return named(name)
+    data = disk.get("host")
+    if data is not None:
+        return Target(**json.loads(data))
+    found = host()
+    disk.put("host", json.dumps(asdict(found)).encode())
+    return found
 
 
 def target() -> Target:
     """The machine that programs are compiled for."""
-    return _named(config.target) if config.target else host()
+    return _known(config.target)
 
 
 def kernel_addresses(kernels: Sequence[Kernel]) -> list[int]:
@@ -57,19 +67,27 @@ def _from_disk(kernel: Kernel, where: Target) -> bool:
     data = disk.get(f"{where.key}/{kernel.name}")
     if data is None:
         return False
-    from lamella.compiler.codegen import load_object
-
-    _addresses[where.key, kernel.name] = load_object(data)[kernel.name]
+    _load(data, kernel, where)
     return True
 
 
+def _load(data: bytes, kernel: Kernel, where: Target) -> None:
+    """Machine code into memory: by the small loader for this platform's objects, else by LLVM."""
+    found = load_elf(data.partition(b"\n\n")[2])
+    if found is None or kernel.name not in found:
+        from lamella.compiler.codegen import load_object
+
+        found = load_object(data)
+    _addresses[where.key, kernel.name] = found[kernel.name]
+
+
 def _compile(kernels: Sequence[Kernel], where: Target) -> None:
-    from lamella.compiler.codegen import compile_objects, load_object
+    from lamella.compiler.codegen import compile_objects
 
     for kernel in kernels:
         started = time.perf_counter()
         data = compile_objects([kernel], where)
-        _addresses[where.key, kernel.name] = load_object(data)[kernel.name]
+        _load(data, kernel, where)
         disk.put(f"{where.key}/{kernel.name}", data)
         if config.debug >= 2:
             print(f"  compiled {kernel.name[:9]} in {1e3 * (time.perf_counter() - started):.1f} ms")
