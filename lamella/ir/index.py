@@ -11,7 +11,7 @@ from math import gcd
 
 from lamella.dtypes import bool_, int64
 from lamella.errors import ShapeError
-from lamella.ir.dim import Dim, Size
+from lamella.ir.dim import Dim, Quotient, Size
 from lamella.ir.loops import Apply, Const, Expr, Linear, Load, Var
 
 __all__ = [
@@ -126,9 +126,13 @@ def sub(value: Expr | Size, other: Expr | Size) -> Expr:
 
 
 def _nonnegative(size: Size) -> bool:
+    """Whether it certainly is: symbols are, quotients only where their numerators are."""
     if isinstance(size, int):
         return size >= 0
-    return all(c >= 0 for c in size.terms.values())
+    quotients = (f for monomial in size.terms for f in monomial if isinstance(f, Quotient))
+    return all(c >= 0 for c in size.terms.values()) and all(
+        _nonnegative(quotient.numerator) for quotient in quotients
+    )
 
 
 def _nonpositive(size: Size) -> bool:

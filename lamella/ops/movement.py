@@ -63,6 +63,9 @@ def reshape_index(index: Index, result: Shape, source: Shape) -> Index:
         offset = ix.linearise(index[start_result:end_result], result[start_result:end_result])
         found.extend(ix.split_linear(offset, source[start_source:end_source]))
         start_result, start_source = end_result, end_source
+    if start_source < len(source):  # the ends agree too, though symbols may not show it
+        offset = ix.linearise(index[start_result:], result[start_result:])
+        found.extend(ix.split_linear(offset, source[start_source:]))
     return tuple(found)
 
 
