@@ -220,9 +220,7 @@ class Memory:
         """``name[index] = value`` where ``mask`` holds."""
         buffer = self.buffers[name]
         uniform = index.varying is None and isinstance(index.stride, int) and index.stride == 0
-        if uniform and (value.lanes or (mask is not None and mask.lanes)):
-            raise CompilerError(f"[llvm] the lanes of a loop all store to one element of {name!r}")
-        if uniform:
+        if uniform and not value.lanes and (mask is None or not mask.lanes):
             self._store_scalar(buffer, index, self._in_memory(value), mask)
         else:
             wide = self._in_memory(self.b.splat(value, self.lanes))

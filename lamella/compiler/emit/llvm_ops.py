@@ -1,7 +1,8 @@
 """LLVM text for the operations of expressions (``ir.loops.APPLY_OPS``), on scalars and vectors alike.
 
 Input: an operation's name and its operands as values. Output: a value. Every operation keeps to the meaning stated in ``APPLY_OPS``:
-no operand makes it undefined, and only ``contract`` of the fast-math flags is used. float16 and bfloat16 are computed in float32.
+no operand makes it undefined, and only ``contract`` of the fast-math flags is used. float16 and bfloat16 are computed in wider
+formats.
 """
 from __future__ import annotations
 
@@ -25,6 +26,7 @@ class Operations:
     def __init__(self, builder: Builder, target: Target) -> None:
         self.b = builder
         self.target = target
+        self.contract = " contract" if target.contract else ""
 
     def apply(self, op: str, args: Sequence[Value | Ramp], dtype: DType) -> Value | Ramp:
         """The value of ``op`` on ``args``."""
@@ -41,7 +43,7 @@ class Operations:
         if op in _FREE:
             return OPS[op](self, values, dtype, lanes)
         if values[-1].dtype.kind == "f" and values[-1].dtype.bits == 16:
-            return self._in_float32(op, values, dtype, lanes)
+            return self._in_wider(op, values, dtype, lanes)
         return OPS[op](self, values, dtype, lanes)
 
     def apply_ramp(self, op: str, args: Sequence[Value | Ramp]) -> Value | Ramp | None:
@@ -50,10 +52,12 @@ class Operations:
             return _ON_RAMPS[op](self, op, args)
         return None
 
-    def _in_float32(self, op: str, values: list[Value], dtype: DType, lanes: int) -> Value:
-        wide = [cast(self.b, self.target, v, float32) if v.dtype.bits == 16 else v for v in values]
-        inner = float32 if dtype.kind == "f" else dtype
-        return cast(self.b, self.target, OPS[op](self, wide, inner, lanes), dtype)
+    def _in_wider(self, op: str, values: list[Value], dtype: DType, lanes: int) -> Value:
+        """16-bit floats in float32, where one operation and a second rounding are as good as one; fma needs float64."""
+        inner = float64 if op == "fma" else float32
+        wide = [cast(self.b, self.target, v, inner) if v.dtype.bits == 16 else v for v in values]
+        result = inner if dtype.kind == "f" else dtype
+        return cast(self.b, self.target, OPS[op](self, wide, result, lanes), dtype)
 
     # -- helpers -------------------------------------------------------------------------------------------------------
     def emit(self, text: str, dtype: DType, lanes: int, *values: Value) -> Value:
@@ -109,7 +113,7 @@ def _arithmetic(integer: str, floating: str) -> Rule:
     def rule(o: Operations, v: list[Value], dtype: DType, lanes: int) -> Value:
         if dtype is bool_:
             return o.binary({"add": "or", "mul": "and", "sub": "xor"}[integer], v[0], v[1])
-        return o.binary(floating if dtype.kind == "f" else integer, v[0], v[1])
+        return o.binary(floating + o.contract if dtype.kind == "f" else integer, v[0], v[1])
 
     return rule
 
@@ -323,9 +327,9 @@ def _unary(name: str) -> Rule:
 
 
 OPS: Final[dict[str, Rule]] = {
-    "add": _arithmetic("add", "fadd contract"),
-    "sub": _arithmetic("sub", "fsub contract"),
-    "mul": _arithmetic("mul", "fmul contract"),
+    "add": _arithmetic("add", "fadd"),
+    "sub": _arithmetic("sub", "fsub"),
+    "mul": _arithmetic("mul", "fmul"),
     "div": lambda o, v, dtype, lanes: o.binary("fdiv", v[0], v[1]),
     "floordiv": _floordiv, "mod": _mod, "fma": _fma, "neg": _neg, "abs": _abs, "sign": _sign,
     "max": _extreme("max", "ogt"), "min": _extreme("min", "olt"),

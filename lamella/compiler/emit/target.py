@@ -19,7 +19,8 @@ class Target:
     """One instruction set as the emitter sees it.
 
     ``masked``: loads and stores under a mask are cheap (else the rest of a lanes loop is a scalar loop). ``gather``: so are
-    gathers. ``half``: float16 converts in hardware. ``fma``: a*b+c in one instruction. Sizes are in bytes.
+    gathers. ``half``: float16 converts in hardware. ``fma``: a*b+c in one instruction. ``contract``: a product and a sum may become one
+    fma (off in tests that want every bit). Sizes are in bytes.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Target:
     gather: bool
     fma: bool
     half: bool
+    contract: bool = True
     l1: int = 32 << 10
     l2: int = 1 << 20
     l3: int = 16 << 20
@@ -43,7 +45,8 @@ class Target:
         >>> named("avx2").key == named("avx512").key
         False
         """
-        return f"{self.triple}/{self.cpu}/{self.features}/{self.vector_bytes}"
+        contracted = "" if self.contract else "/exact"
+        return f"{self.triple}/{self.cpu}/{self.features}/{self.vector_bytes}{contracted}"
 
     @property
     def attributes(self) -> str:

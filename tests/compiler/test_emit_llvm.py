@@ -1,0 +1,443 @@
+"""The LLVM emitter: every operation on every dtype at special values, drawn kernels, and the shapes of
+loops the compiler makes, against the interpreter; vectors, tails and masks on each x86 target the machine runs.
+"""
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from lamella.compiler.codegen import compile_objects, load_object
+from lamella.compiler.emit.llvm import emit_module, scratch_bytes
+from lamella.compiler.emit.target import Target, named
+from lamella.dtypes import ALL, DType, bool_
+from lamella.errors import CompilerError
+from lamella.ir.loop_interp import run_kernel
+from lamella.ir.loop_text import BOOL_RESULTS
+from lamella.ir.loops import (
+    APPLY_OPS,
+    Accumulate,
+    Apply,
+    BufferParam,
+    For,
+    If,
+    Kernel,
+    Load,
+    Stmt,
+    Store,
+    Var,
+)
+from lamella.ir.text import parse_kernel
+from lamella.ir.verify_exprs import apply_kinds
+from tests.support.kernels import PARAMS, kernels
+from tests.support.kernels import SIZES as DRAWN_SIZES
+from tests.support.kernels import arrays_for as drawn_arrays
+from tests.support.llvm_backend import NAMES, addresses, run_kernel_llvm, target_named
+
+Array = np.ndarray[Any, Any]
+CONVERSIONS = ("cast", "bitcast")
+APPROXIMATE = frozenset(
+    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh erf erfc pow".split()
+)
+CASES = [
+    (op, dtype)
+    for op in sorted(set(APPLY_OPS) - {"checked_index", *CONVERSIONS})
+    for dtype in ALL
+    if dtype.kind in apply_kinds(op)
+]
+CASTS = [
+    (op, source, dtype)
+    for op, source, dtype in itertools.product(CONVERSIONS, ALL, ALL)
+    if op == "cast" or (source.itemsize == dtype.itemsize and source.kind != "b" != dtype.kind)
+]
+
+
+# -- operations --------------------------------------------------------------------------------------------------------
+def special_values(dtype: DType) -> Array:
+    """Values at the edges of a dtype."""
+    if dtype.kind == "b":
+        return np.array([False, True])
+    if dtype.kind == "f":
+        tiny = {"float16": -24, "bfloat16": -133, "float32": -149, "float64": -1074}[dtype.name]
+        least = 2.0**tiny
+        most = {"float16": 65504.0, "float64": 1.7e308}.get(dtype.name, 3.3e38)
+        values = [0.0, 1.0, 0.5, 2.5, 1.5, 3.0, 7.25, 0.1, 100.7, 2049.0, most, least, 3 * least, 65520.0, np.inf, 300.0, 2.0**31,
+                  2.0**63, 2.0**64, 1.0009765625, 1 + 2.0**-11, 88.7]  # fmt: skip
+        return np.array([*values, *(-v for v in values), np.nan]).astype(dtype.numpy)
+    info = np.iinfo(dtype.numpy)
+    found = {info.min, info.min + 1, info.max, info.max - 1, 0, 1, 2, 3, 7, dtype.bits, info.max // 3}
+    found |= {-1, -7, -dtype.bits} if dtype.kind == "i" else set()
+    return np.array(sorted(found), dtype.numpy)
+
+
+def kernel_of(op: str, sources: list[DType], dtype: DType, size: int) -> Kernel:
+    """``y[j] = op(x0[j], …)`` along lanes."""
+    i, j = Var("i", 1), Var("j", size)
+    loads = tuple(Load(f"x{at}", j, source) for at, source in enumerate(sources))
+    buffers = [BufferParam(f"x{at}", source, "in") for at, source in enumerate(sources)]
+    buffers.append(BufferParam("y", dtype, "out"))
+    name = "_".join(["k", op, *[s.name for s in sources], dtype.name])
+    body = For(i, "grid", (For(j, "lanes", (Store("y", j, Apply(op, loads, dtype)),)),))
+    return Kernel(name, tuple(buffers), (), (), body)
+
+
+@cache
+def operation(op: str, dtype: DType) -> tuple[Kernel, dict[str, Array]]:
+    count = APPLY_OPS[op][0]
+    sources = [dtype] * count if op != "select" else [bool_, dtype, dtype]
+    pools = [special_values(source) for source in sources]
+    if count == 3:
+        pools = [pool[:: max(1, len(pool) // 9)] for pool in pools]
+    grid = [np.ascontiguousarray(g.reshape(-1)) for g in np.meshgrid(*pools, indexing="ij")]
+    result = bool_ if op in BOOL_RESULTS else dtype
+    arrays = {f"x{at}": values for at, values in enumerate(grid)}
+    return kernel_of(op, sources, result, grid[0].size), arrays
+
+
+@cache
+def conversion(op: str, source: DType, dtype: DType) -> tuple[Kernel, dict[str, Array]]:
+    values = special_values(source)
+    return kernel_of(op, [source], dtype, values.size), {"x0": values}
+
+
+@cache
+def compiled(name: str, op: str) -> dict[str, int]:
+    """All kernels of one operation for one target, compiled together."""
+    made = [operation(*case)[0] for case in CASES if case[0] == op]
+    made += [conversion(*case)[0] for case in CASTS if case[0] == op]
+    return addresses(made, target_named(name, exact=True))
+
+
+def ran(case: tuple[Kernel, dict[str, Array]], name: str, op: str) -> tuple[Array, Array]:
+    """The results in machine code and in Python."""
+    kernel, inputs = case
+    result = kernel.buffers[-1].dtype.numpy
+    ours, theirs = (dict(inputs, y=np.zeros(inputs["x0"].size, result)) for _ in range(2))
+    run_kernel_llvm(kernel, ours, {}, {}, target_named(name, exact=True), compiled(name, op))
+    run_kernel(kernel, theirs, {}, {})
+    return ours["y"], theirs["y"]
+
+
+def same_bits(a: Array, b: Array) -> None:
+    """Equal, zeros with their sign; any nan equals any nan."""
+    if a.dtype.kind not in "biu":
+        a, b = a.astype(np.float64), b.astype(np.float64)
+        numbers = ~np.isnan(a)
+        np.testing.assert_array_equal(np.signbit(a[numbers]), np.signbit(b[numbers]))
+    np.testing.assert_array_equal(a, b)
+
+
+def close(a: Array, b: Array, ulps: int) -> None:
+    """Within ``ulps`` units in the last place of the dtype; infinities and nans equal."""
+    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+    digits = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}[a.dtype.name]
+    least = {"float16": -24, "bfloat16": -133, "float32": -149, "float64": -1074}[a.dtype.name]
+    finite = np.isfinite(wide_b) & np.isfinite(wide_a)
+    np.testing.assert_array_equal(wide_a[~finite], wide_b[~finite])
+    quantum = np.maximum(np.frexp(np.abs(wide_b[finite]))[1] - digits, least)
+    assert np.all(np.abs(wide_a[finite] - wide_b[finite]) <= ulps * np.ldexp(1.0, quantum))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("op", "dtype"), CASES, ids=lambda x: getattr(x, "name", x))
+def test_operation_equals_interpreter(op: str, dtype: DType, name: str) -> None:
+    ours, theirs = ran(operation(op, dtype), name, op)
+    if op in APPROXIMATE and dtype.kind == "f":
+        close(ours, theirs, 4)
+    elif op in ("max", "min"):  # which zero comes out is left open
+        same_bits(ours + ours.dtype.type(0), theirs + theirs.dtype.type(0))
+    else:
+        same_bits(ours, theirs)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("op", "source", "dtype"), CASTS, ids=lambda x: getattr(x, "name", x))
+def test_conversion_equals_interpreter(op: str, source: DType, dtype: DType, name: str) -> None:
+    same_bits(*ran(conversion(op, source, dtype), name, op))
+
+
+# -- kernels -----------------------------------------------------------------------------------------------------------
+def exact_folds(stmt: Stmt) -> Stmt:
+    """Lanes loops whose sums depend on the order of addition become serial loops."""
+    if isinstance(stmt, For):
+        body = tuple(exact_folds(s) for s in stmt.body)
+        rounds = any(isinstance(s, Accumulate) and s.op in ("add", "mul") and s.values[0].dtype.kind == "f" for s in body)
+        return For(stmt.var, "serial" if rounds and stmt.kind == "lanes" else stmt.kind, body)
+    if isinstance(stmt, If):
+        return If(stmt.condition, tuple(exact_folds(s) for s in stmt.then), tuple(exact_folds(s) for s in stmt.otherwise))
+    return stmt
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=60, deadline=None, phases=[Phase.explicit, Phase.generate])
+@given(kernel=kernels(), seed=st.integers(0, 9))
+def test_drawn_kernels_equal_interpreter(name: str, kernel: Kernel, seed: int) -> None:
+    body = exact_folds(kernel.body)
+    assert isinstance(body, For)
+    kernel = replace(kernel, body=body)
+    ours, theirs = drawn_arrays(kernel, seed), drawn_arrays(kernel, seed)
+    with np.errstate(all="ignore"):
+        run_kernel(kernel, theirs, PARAMS, DRAWN_SIZES)
+    run_kernel_llvm(kernel, ours, PARAMS, DRAWN_SIZES, target_named(name, exact=True))
+    for key, array in theirs.items():
+        same_bits(ours[key], array)
+
+
+TEXTS = {
+    "softmax": """kernel softmax
+  in x: float32
+  out y: float32
+  param scale: float32
+  sizes n, m
+grid i < {m}
+  var most: float32 = -inf:float32
+  lanes j < {n}
+    most max= x[{n}*i + 1*j]
+  local e: float32[4096]
+  var total: float32 = 0.0:float32
+  lanes k < {n}
+    %0 = exp(mul(scale, sub(x[{n}*i + 1*k], most)))
+    e[k] = %0
+    total add= %0
+  lanes l < {n}
+    y[{n}*i + 1*l] = div(e[l], total)
+""",
+    "argmax": """kernel argmax
+  in x: float32
+  out y: float32
+  out w: int64
+  sizes n, m
+grid i < {m}
+  var best: float32 = -inf:float32
+  var where: int64 = 9223372036854775807
+  lanes j < {n}
+    best, where argmax= x[{n}*i + 1*j], j
+  y[i] = best
+  w[i] = where
+""",
+    "both_axes": """kernel both_axes
+  in x: float32
+  out y: float32
+  sizes n, m
+grid i < 1
+  var total: float32 = 0.0:float32
+  serial k < {m}
+    lanes j < {n}
+      total add= x[{n}*k + 1*j]
+  y[i] = total
+""",
+    "columns": """kernel columns
+  in x: float32
+  out y: float32
+  sizes n, m
+grid i < 1
+  lanes j < {n}
+    var total: float32 = 0.0:float32
+    serial k < {m}
+      total add= x[{n}*k + 1*j]
+    y[j] = total
+""",
+    "moved": """kernel moved
+  in x: float32
+  out y: float32
+  sizes n, m
+grid i < {m}
+  lanes j < {n}
+    %0 = and(le(3, j), lt(j, [{n - 2}]))
+    %1 = x[{n}*i + -1*j + {n - 1}]
+    %2 = x[{n}*i + 1*mod(mul(j, 7), [{n}])]
+    y[{n}*i + 1*j] = add(sub(%1, %2), x[{n}*i + 1*j + 2 if %0 else 5.0:float32])
+""",
+    "reshaped": """kernel reshaped
+  in x: float32
+  out y: float32
+  sizes n, m
+grid i < 1
+  lanes j < 6144
+    y[j] = add(x[1*floordiv(j, 64)], x[1*mod(j, 64) + 96*floordiv(j, 768) + 1*floordiv(mod(j, 96), 32)])
+""",
+    "scattered": """kernel scattered
+  in x: float32
+  out y: float32
+  sizes n, m
+grid i < {m}
+  lanes j < {n}
+    y[{m}*j + 1*i if lt(x[{n}*i + 1*j], 0.5:float32)] = x[{n}*i + 1*j]
+""",
+    "in_place": """kernel in_place
+  in x: float32
+  out y: float32 alias x
+  sizes n, m
+grid i < {m}
+  serial k < 3
+    lanes j < {n}
+      y[{n}*i + 1*j] = add(x[{n}*i], y[{n}*i + 1*j])
+""",
+    "branches": """kernel branches
+  in x: float32
+  out y: float32
+  sizes n, m
+grid i < {m}
+  var a: float32 = x[{n}*i]
+  if lt(a, 0.5:float32)
+    lanes j < {n}
+      a add= x[{n}*i + 1*j]
+    y[{n}*i] = a
+  else
+    serial k < {n}
+      a = mul(a, 0.5:float32)
+      if lt(k, 2)
+        a = add(a, x[{n}*i + 1*k])
+  y[{n}*i + 1] = a
+""",
+}  # fmt: skip
+
+
+def numbers(kernel: Kernel, n: int, m: int) -> dict[str, Array]:
+    rng = np.random.default_rng(n)
+    size = max(n * m, 6144)
+    found: dict[str, Array] = {}
+    for buffer in kernel.buffers:
+        found[buffer.name] = rng.uniform(0.0, 1.0, size).astype(buffer.dtype.numpy)
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("text", TEXTS)
+def test_kernels_at_every_tail(text: str, name: str) -> None:
+    kernel, target = parse_kernel(TEXTS[text]), target_named(name)
+    known = addresses([kernel], target)
+    for n in (3, 8, 16, 17, 31, 64, 67, 129, 200):
+        ours, theirs = numbers(kernel, n, 3), numbers(kernel, n, 3)
+        if any(b.alias for b in kernel.buffers):
+            for arrays in (ours, theirs):
+                arrays["y"] = arrays["x"]
+        sizes, params = {"n": n, "m": 3}, {p.name: 1.5 for p in kernel.params}
+        run_kernel_llvm(kernel, ours, params, sizes, target, known)
+        run_kernel(kernel, theirs, params, sizes)
+        for key in ours:
+            np.testing.assert_allclose(ours[key], theirs[key], rtol=2e-6, err_msg=f"{key} at {n}")
+
+
+def test_same_bits_however_the_grid_is_cut() -> None:
+    kernel, target = parse_kernel(TEXTS["softmax"]), target_named("host")
+    whole, pieces = numbers(kernel, 1000, 4), numbers(kernel, 1000, 4)
+    sizes = {"n": 1000, "m": 4}
+    run_kernel_llvm(kernel, whole, {"scale": 2.0}, sizes, target)
+    run_kernel_llvm(kernel, pieces, {"scale": 2.0}, sizes, target, cuts=(1, 3))
+    assert whole["y"].tobytes() == pieces["y"].tobytes()
+
+
+def test_nan_wins_reductions() -> None:
+    kernel, target = parse_kernel(TEXTS["argmax"]), target_named("host")
+    arrays = numbers(kernel, 100, 2)
+    arrays["x"][[37, 70, 100]] = np.nan, np.nan, -np.inf
+    run_kernel_llvm(kernel, arrays, {}, {"n": 100, "m": 2}, target)
+    assert np.isnan(arrays["y"][0])
+    assert list(arrays["w"][:2]) == [37, 100 + int(np.argmax(arrays["x"][100:200])) - 100]
+
+
+GATHER = """kernel gather
+  in x: float32
+  in at: int64
+  out y: float32
+  inout fault: int64
+  sizes n, m
+  faults 2
+grid i < 1
+  lanes j < {n}
+    %0 = x[checked_index(at[j], [{m}]) if lt(j, 40) else 0.0:float32]
+    y[j] = add(%0, x[checked_index(-1*j + {m - 1}, [{m}])])
+"""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_checked_indices(name: str) -> None:
+    kernel, target = parse_kernel(GATHER), target_named(name)
+    known = addresses([kernel], target)
+    x = np.arange(100, dtype=np.float32)
+    for bad, fault in (({}, 0), ({41: 1000}, 0), ({39: 100}, 1), ({0: -101}, 1)):
+        at = np.arange(-50, 0)
+        for place, value in bad.items():
+            at[place] = value
+        arrays = {"x": x, "at": at, "y": np.zeros(50, np.float32), "fault": np.zeros(1, np.int64)}
+        run_kernel_llvm(kernel, arrays, {}, {"n": 50, "m": 100}, target, known)
+        assert arrays["fault"][0] == fault
+        if not bad:
+            want = np.where(np.arange(50) < 40, x[at], 0) + x[99 - np.arange(50)]
+            np.testing.assert_array_equal(arrays["y"], want)
+
+
+TILE = """kernel tile
+  in a: float32
+  in b: float32
+  out c: float32
+  sizes k
+grid i < 1
+  register acc: float32[{SIZE}]
+  unroll r < {ROWS}
+    lanes j < {COLUMNS}
+      acc[{COLUMNS}*r + 1*j] = 0.0:float32
+  serial q < {k}
+    unroll s < {ROWS}
+      lanes l < {COLUMNS}
+        acc[1*l + {COLUMNS}*s] = fma(a[{ROWS}*q + 1*s], b[1*l + {COLUMNS}*q], acc[1*l + {COLUMNS}*s])
+  unroll t < {ROWS}
+    lanes o < {COLUMNS}
+      c[1*o + {COLUMNS}*t] = acc[1*o + {COLUMNS}*t]
+"""
+
+
+def tile_kernel(rows: int, columns: int) -> Kernel:
+    """A register tile: ``c = a.T @ b`` for packed panels."""
+    text = TILE.replace("{SIZE}", str(rows * columns)).replace("{ROWS}", str(rows)).replace("{COLUMNS}", str(columns))
+    return parse_kernel(text)
+
+
+@pytest.mark.parametrize(("name", "rows", "columns"), [("host", 14, 32), ("host", 3, 20), ("avx2", 6, 16), ("x86-64-v2", 4, 8)])
+def test_register_tiles(name: str, rows: int, columns: int) -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(50, rows)).astype(np.float32), rng.normal(size=(50, columns)).astype(np.float32)
+    c = np.zeros((rows, columns), np.float32)
+    run_kernel_llvm(tile_kernel(rows, columns), {"a": a, "b": b, "c": c}, {}, {"k": 50}, target_named(name))
+    np.testing.assert_allclose(c, a.T.astype(np.float64) @ b, rtol=1e-5, atol=1e-5)
+
+
+def test_large_scratch_comes_from_the_worker() -> None:
+    text = TEXTS["softmax"].replace("[4096]", "[100000]")
+    kernel = parse_kernel(text)
+    assert scratch_bytes(kernel) == 400000
+    arrays, small = numbers(kernel, 1000, 2), numbers(kernel, 1000, 2)
+    sizes = {"n": 1000, "m": 2}
+    run_kernel_llvm(kernel, arrays, {"scale": 1.0}, sizes, target_named("host"))
+    run_kernel_llvm(parse_kernel(TEXTS["softmax"]), small, {"scale": 1.0}, sizes, target_named("host"))
+    assert arrays["y"].tobytes() == small["y"].tobytes()
+
+
+# -- objects -----------------------------------------------------------------------------------------------------------
+def test_objects_for_other_machines() -> None:
+    kernel = parse_kernel(TEXTS["softmax"])
+    assert b"\x7fELF" in compile_objects([kernel], named("aarch64"))
+    assert "<4 x float>" in emit_module([kernel], named("aarch64"))
+
+
+def test_equal_names_do_not_meet() -> None:
+    first, second = (parse_kernel(TEXTS[t]) for t in ("columns", "both_axes"))
+    target: Target = target_named("host")
+    one = load_object(compile_objects([first], target))["columns"]
+    two = load_object(compile_objects([replace(second, name="columns")], target))["columns"]
+    assert one != two
+
+
+def test_damaged_object_is_refused() -> None:
+    data = compile_objects([parse_kernel(TEXTS["columns"])], target_named("host"))
+    with pytest.raises(CompilerError, match="load"):
+        load_object(b"nothing")
+    with pytest.raises(CompilerError, match="load"):
+        load_object(data[:60])

@@ -1,0 +1,67 @@
+"""Run a kernel through the LLVM emitter on NumPy arrays.
+
+Input: what ``lamella.ir.loop_interp.run_kernel`` takes, and a target this machine can run. Output: the arrays, changed in the same way.
+"""
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lamella.compiler.codegen import compile_objects, load_object
+from lamella.compiler.emit.llvm import scratch_bytes
+from lamella.compiler.emit.target import Target, host, named
+from lamella.dtypes import DType
+from lamella.ir.loops import Kernel
+from tests.support.c_backend import grid_extent
+
+Array = np.ndarray[Any, Any]
+NAMES = ("host", "avx2", "x86-64-v2")
+
+
+def target_named(name: str, *, exact: bool = False) -> Target:
+    """The host, or a named target this machine runs (else the test is skipped); ``exact`` forbids contraction."""
+    here = host()
+    target = here if name == "host" else named(name)
+    if target.triple.split("-")[0] != here.triple.split("-")[0]:
+        pytest.skip(f"this machine does not run {name}")
+    if target.vector_bytes > here.vector_bytes or (target.fma and not here.fma):
+        pytest.skip(f"this machine has not the instructions of {name}")
+    return replace(target, triple=here.triple, contract=not exact)
+
+
+def addresses(kernels: Sequence[Kernel], target: Target) -> dict[str, int]:
+    """Compile kernels of distinct names together."""
+    return load_object(compile_objects(kernels, target))
+
+
+def _word(value: bool | int | float, dtype: DType) -> int:
+    return int.from_bytes(np.asarray([value]).astype(dtype.numpy).tobytes(), "little")
+
+
+def run_kernel_llvm(
+    kernel: Kernel,
+    arrays: Mapping[str, Array],
+    params: Mapping[str, bool | int | float],
+    sizes: Mapping[str, int],
+    target: Target,
+    known: Mapping[str, int] | None = None,
+    cuts: Sequence[int] = (),
+) -> None:
+    """Run all grid iterations, in pieces that end at ``cuts``; ``known`` holds addresses if it has been compiled."""
+    words = [arrays[b.name].ctypes.data for b in kernel.buffers]
+    words += [_word(params[p.name], p.dtype) for p in kernel.params]
+    words += [sizes[name] for name in kernel.sizes]
+    scratch = np.zeros(scratch_bytes(kernel) + 64, np.uint8)
+    words.append(scratch.ctypes.data + -scratch.ctypes.data % 64)
+    address = (known or addresses([kernel], target))[kernel.name]
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(address)
+    slots = (ctypes.c_uint64 * len(words))(*words)
+    start = 0
+    for stop in (*cuts, grid_extent(kernel, sizes)):
+        function(ctypes.addressof(slots), start, stop)
+        start = stop
