@@ -313,7 +313,7 @@ def bitcast(x: TensorLike, dtype: object) -> Tensor:
 def where(condition: TensorLike, x: TensorLike | None = None, y: TensorLike | None = None) -> Tensor:
     """``x`` where ``condition`` holds, else ``y``; with one argument, ``nonzero(condition)``.
 
-    The gradient of the branch that is not taken is exactly 0, even where that branch is nan.
+    The cotangent of the branch that is not taken is exactly 0, even where that branch is nan.
 
     >>> where([True, False], 1.0, [2.0, 3.0]).tolist()
     [1.0, 3.0]

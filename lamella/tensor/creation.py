@@ -14,7 +14,7 @@ import numpy as np
 from lamella import ops
 from lamella.dtypes import DType, as_dtype, default_float, float64, int64
 from lamella.errors import OptionError, ShapeError
-from lamella.ir.dim import Size
+from lamella.ir.dim import Shape, Size
 from lamella.ir.node import Node
 from lamella.tensor.axes import shape_of
 from lamella.tensor.core import TensorCore, node_of, wrap
@@ -122,6 +122,11 @@ def from_numpy(array: Any) -> Tensor:
     return asarray(array)
 
 
+def _sizes(name: str, sizes: tuple[Any, ...], shape: Any) -> Shape:
+    """A shape given by position or by name."""
+    return shape_of(name, *sizes) if shape is None else shape_of(name, shape)
+
+
 # -- filled ----------------------------------------------------------------------------------------
 def _filled(value: Any, shape: Sequence[Size], dtype: object, fallback: DType) -> Node:
     kind = fallback if dtype is None else as_dtype(dtype)
@@ -130,40 +135,52 @@ def _filled(value: Any, shape: Sequence[Size], dtype: object, fallback: DType) -
 
 @with_synonyms
 def zeros(
-    *shape: Any, dtype: object = None, requires_grad: bool = False, device: object = None
+    *sizes: Any,
+    shape: Any = None,
+    dtype: object = None,
+    requires_grad: bool = False,
+    device: object = None,
 ) -> Tensor:
     """Zeros of ``shape``, given as one sequence or as sizes; float32 by default.
 
     >>> zeros(2, 3).shape, zeros((2,)).tolist()
     ((2, 3), [0.0, 0.0])
     """
-    node = _filled(0, shape_of("zeros", *shape), dtype, default_float())
+    node = _filled(0, _sizes("zeros", sizes, shape), dtype, default_float())
     return _finish(node, requires_grad, device)
 
 
 @with_synonyms
 def ones(
-    *shape: Any, dtype: object = None, requires_grad: bool = False, device: object = None
+    *sizes: Any,
+    shape: Any = None,
+    dtype: object = None,
+    requires_grad: bool = False,
+    device: object = None,
 ) -> Tensor:
     """Ones of ``shape``, given as one sequence or as sizes; float32 by default.
 
     >>> ones(2).tolist()
     [1.0, 1.0]
     """
-    node = _filled(1, shape_of("ones", *shape), dtype, default_float())
+    node = _filled(1, _sizes("ones", sizes, shape), dtype, default_float())
     return _finish(node, requires_grad, device)
 
 
 @with_synonyms
 def empty(
-    *shape: Any, dtype: object = None, requires_grad: bool = False, device: object = None
+    *sizes: Any,
+    shape: Any = None,
+    dtype: object = None,
+    requires_grad: bool = False,
+    device: object = None,
 ) -> Tensor:
     """A tensor of ``shape`` whose values do not matter: zeros.
 
     >>> empty(2).shape
     (2,)
     """
-    return zeros(*shape, dtype=dtype, requires_grad=requires_grad, device=device)  # type: ignore[no-any-return]
+    return zeros(_sizes("empty", sizes, shape), dtype=dtype, requires_grad=requires_grad, device=device)  # type: ignore[no-any-return]
 
 
 @with_synonyms

@@ -32,12 +32,12 @@ def node_from_array(array: Array, dtype: DType | None = None, copy: bool = True)
     Raises:
         DTypeError: for an element type that is not supported (complex, object, strings).
     """
-    wanted = as_dtype(array.dtype) if dtype is None else dtype
-    same = array.dtype == wanted.numpy and array.dtype.isnative
+    own = as_dtype(array.dtype.newbyteorder("="))
+    wanted = own if dtype is None else dtype
+    same = own is wanted and array.dtype.isnative
     if not copy and same and array.flags.c_contiguous and array.flags.aligned:
         buffer = from_numpy(array)
     else:
-        as_dtype(array.dtype)
         buffer = empty(array.size * wanted.itemsize)
         with np.errstate(over="ignore", invalid="ignore"):
             buffer.numpy(array.shape, wanted.numpy, writable=True)[...] = array

@@ -2,9 +2,9 @@
 
 Input: handles noted as operations are recorded. Output: their nodes hold values.
 Looking at any value computes every live pending handle together, so a training step is one program.
-A loop that never looks flushes by itself: past :data:`SOFT_LIMIT` noted handles, as soon as an operation is
-recorded at the place where the first one after the last flush was (so that every iteration gives the
-same structure), and at four times that number anywhere.
+A loop that never looks flushes by itself: past ``config.flush`` noted handles (0: never), as soon
+as an operation is recorded where the first one after the last flush was, or where the one was that
+passed the limit (so that every flush of a loop has one structure); at four times that number, anywhere.
 
 Traces: while a transformation runs a user's function, it registers a :class:`Trace` for its thread. Every
 recording function tells it which handles are read and rebound; nothing recorded meanwhile is noted.
@@ -21,6 +21,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final, Protocol
 from weakref import ref
 
+from lamella.config import config
 from lamella.errors import TraceError
 from lamella.ir.node import Node, topological
 
@@ -28,12 +29,12 @@ if TYPE_CHECKING:
     from lamella.tensor.core import TensorCore
 
 __all__ = [
-    "SOFT_LIMIT", "Trace", "compute", "current_trace", "flush", "note", "noted", "placeholder_in",
-    "set_trace", "traces",
+    "Trace", "compute", "current_trace", "flush", "note", "noted", "placeholder_in", "set_trace",
+    "soft_limit", "traces",
 ]  # fmt: skip
 
-SOFT_LIMIT: Final = 512
-HARD_LIMIT: Final = 4 * SOFT_LIMIT
+HARD: Final = 4  # times the soft limit, anywhere
+NEVER: Final = 2**62
 _PACKAGE: Final = __file__.rsplit("tensor", 1)[0]
 _DEPTH: Final = 48  # frames of a recording site that are compared
 
@@ -66,7 +67,7 @@ traces: Final[dict[int, Trace]] = {}  # by thread; empty almost always, which is
 noted: Final[list[ref[TensorCore]]] = []
 _lock: Final = threading.RLock()
 _limit = 0  # number of noted handles at which the recording site is looked at
-_site: Site = ()  # of the first operation recorded after the last flush
+_sites: list[Site] = []  # of the first operation after the last flush, and of the one past the limit
 evaluator: Callable[[Sequence[Node]], None] | None = None
 
 
@@ -101,16 +102,26 @@ def _recording_site() -> Site:
     return tuple(found)
 
 
+def soft_limit() -> int:
+    """The number of noted handles after which a loop flushes: ``config.flush``."""
+    return config.flush or NEVER
+
+
 def _consider() -> None:
     """Called by an operation that finds ``_limit`` passed: the first after a flush, or any when there is much."""
-    global _limit, _site
+    global _limit
+    site = _recording_site()
     if _limit == 0:
-        _limit, _site = SOFT_LIMIT, _recording_site()
-    elif len(noted) >= HARD_LIMIT or _recording_site() == _site:
+        _limit = soft_limit()
+        _sites[:] = [site]
+    elif len(_sites) == 1 and site not in _sites and len(noted) < HARD * _limit:
+        _sites.append(site)
+    elif site in _sites or len(noted) >= HARD * _limit:
+        _sites[:] = [site]
         newest = noted.pop()  # the operation being recorded starts the next structure
         flush()
         noted.append(newest)
-        _limit = SOFT_LIMIT
+        _limit = soft_limit()
 
 
 def placeholder_in(node: Node) -> bool:
