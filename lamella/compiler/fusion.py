@@ -43,6 +43,7 @@ class Fusion:
         self.statements = statements
         self.groups: dict[int, Group] = {}
         self.of: dict[Node, Group] = {}
+        self._made = 0  # groups so far; merged ones are gone, but their numbers are never used again
 
     def run(self) -> list[Group]:
         """All groups, in dependence order."""
@@ -66,7 +67,8 @@ class Fusion:
         self._new(s, "loops", list(range(len(s.out))))
 
     def _new(self, s: Statement, kind: str, axes: list[int]) -> Group:
-        group = Group(len(self.groups), kind, [s.node.shape[a] for a in axes])
+        group = Group(self._made, kind, [s.node.shape[a] for a in axes])
+        self._made += 1
         self.groups[group.number] = group
         self._add(group, s, tuple(axes))
         return group
