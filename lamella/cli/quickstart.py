@@ -178,7 +178,7 @@ def confusion(labels: np.ndarray, guesses: np.ndarray) -> str:
     """The counts of each true digit (row) read as each digit (column).
 
     >>> print(confusion(np.array([0, 1]), np.array([0, 0])).splitlines()[2])
-       0     1  .  .  .  .  .  .  .  .  .
+       0    1  .  .  .  .  .  .  .  .  .
     """
     counts = np.zeros((10, 10), int)
     np.add.at(counts, (labels, guesses), 1)

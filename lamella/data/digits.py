@@ -43,7 +43,7 @@ def digits(*, validation: float = 0.1, test: float = 0.2, seed: int | None = Non
 
     >>> parts = digits()
     >>> [len(labels) for _, labels in parts], parts.train[0].shape[1:]
-    ([1259, 179, 359], (1, 8, 8))
+    ([1265, 177, 355], (1, 8, 8))
     """
     if validation < 0 or test < 0 or validation + test >= 1:
         raise OptionError(

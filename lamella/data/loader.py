@@ -221,7 +221,7 @@ def _seed(seed: int | None) -> int:
         return seed
     import lamella as lm
 
-    return int(lm.random.randint(0, 2**31 - 1, ()).item())
+    return int(lm.random.randint(2**31).item())
 
 
 def _stack(examples: list[Any]) -> Any:

@@ -34,8 +34,8 @@ class Adam(Optimizer):
 
     >>> p = lm.tensor([1.0], requires_grad=True)
     >>> opt = Adam([p], lr=0.5)
-    >>> (p * p).sum().backward(); opt.step(); p.tolist()
-    [0.5]
+    >>> (p * p).sum().backward(); opt.step(); round(p.item(), 4)
+    0.5
     """
 
     _decoupled = False
@@ -67,10 +67,19 @@ class Adam(Optimizer):
         return ("exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if largest else []))
 
     def _prepare(self, group: ParamGroup, step: Tensor) -> Any:
-        """The step size over the first correction, and the root of the second one."""
+        """Step size and root of the corrections, then what each moment keeps and takes.
+
+        All are float64, since ``1 - beta`` in float32 would already be wrong in the fifth digit.
+        """
         count = step.astype(lm.float64)
         first, second = group.number("betas")
-        return group.number("lr") / (1.0 - first**count), lm.sqrt(1.0 - second**count)
+        return (
+            group.number("lr") / (1.0 - first**count),
+            lm.sqrt(1.0 - second**count),
+            1.0 - first,
+            second,
+            1.0 - second,
+        )
 
     def _update(
         self,
@@ -81,18 +90,17 @@ class Adam(Optimizer):
         shared: Any,
     ) -> Tensor:
         dtype = parameter.dtype
-        step_size, root = (each.astype(dtype) for each in shared)
-        first, second = (beta.astype(dtype) for beta in group.number("betas"))
-        decay = group.number("weight_decay").astype(dtype)
+        step_size, root, take, keep_square, take_square = (each.astype(dtype) for each in shared)
         value: Tensor = parameter
         if group["weight_decay"] != 0:
             if self._decoupled:
-                value = parameter * (1.0 - group.number("lr").astype(dtype) * decay)
+                kept = 1.0 - group.number("lr") * group.number("weight_decay")
+                value = parameter * kept.astype(dtype)
             else:
-                gradient = gradient + parameter * decay
+                gradient = gradient + parameter * group.number("weight_decay").astype(dtype)
         mean, square = state["exp_avg"], state["exp_avg_sq"]
-        mean.rebind((mean + (gradient - mean) * (1.0 - first)).node)
-        square.rebind((square * second + gradient * gradient * (1.0 - second)).node)
+        mean.rebind((mean + (gradient - mean) * take).node)
+        square.rebind((square * keep_square + gradient * gradient * take_square).node)
         if group["amsgrad"]:
             largest = state["max_exp_avg_sq"]
             largest.rebind(lm.maximum(largest, square).node)
@@ -110,8 +118,8 @@ class AdamW(Adam):
 
     >>> p = lm.tensor([1.0], requires_grad=True)
     >>> opt = AdamW([p], lr=0.5, weight_decay=0.0)
-    >>> (p * p).sum().backward(); opt.step(); p.tolist()
-    [0.5]
+    >>> (p * p).sum().backward(); opt.step(); round(p.item(), 4)
+    0.5
     """
 
     _decoupled = True

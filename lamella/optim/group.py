@@ -70,7 +70,14 @@ class ParamGroup(dict[str, Any]):
     def jit_guard(self) -> list[tuple[str, object]]:
         """What a compiled step has baked in of the options: all that is no number, and which numbers are zero."""
         return [
-            (name, _pattern(value) if _is_numeric(value) else len(value) if name == "params" else value)
+            (
+                name,
+                _pattern(value)
+                if _is_numeric(value)
+                else len(value)
+                if name == "params"
+                else value,
+            )
             for name, value in self.items()
         ]
 
