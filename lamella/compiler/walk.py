@@ -8,7 +8,10 @@ from lamella.ir.loops import (
     Accumulate, Apply, Assign, Declare, Expr, For, If, Linear, Load, Param, Stmt, Store, Var,
 )  # fmt: skip
 
-__all__ = ["Mentions", "affine_forms", "expressions", "mentions", "operations", "statements"]
+__all__ = [
+    "Mentions", "affine_forms", "expressions", "mentions", "operations", "statement_roots",
+    "statements",
+]  # fmt: skip
 
 
 def statements(body: Iterable[Stmt]) -> Iterator[Stmt]:
@@ -22,7 +25,8 @@ def statements(body: Iterable[Stmt]) -> Iterator[Stmt]:
             yield from statements(s.otherwise)
 
 
-def _roots(s: Stmt) -> tuple[Expr, ...]:
+def statement_roots(s: Stmt) -> tuple[Expr, ...]:
+    """The expressions a statement itself contains, not those of statements inside it."""
     if isinstance(s, Store):
         return (s.index, s.value) if s.mask is None else (s.index, s.value, s.mask)
     if isinstance(s, Declare):
@@ -114,7 +118,7 @@ def mentions(body: Iterable[Stmt]) -> Mentions:
     found = Mentions()
     roots: list[Expr] = []
     for s in statements(body):
-        roots.extend(_roots(s))
+        roots.extend(statement_roots(s))
         if isinstance(s, For):
             found._size(s.var.extent)
     for e in expressions(roots):

@@ -9,11 +9,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from lamella.compiler.pipeline import compile_graph
+from lamella.compiler.pipeline import PASSES, compile_graph
 from lamella.config import config
 from lamella.errors import OutOfMemoryError, ShapeError
 from lamella.ir.dim import Dim, Size
@@ -275,14 +275,20 @@ def _compile_open(graph: Graph, roots: Sequence[Node], pattern: Pattern) -> Exec
     )
 
 
-def compile_program(roots: Sequence[Node], inputs: Sequence[Node], scalars: Sequence[Node]) -> Executable:
-    """The program of ``roots`` with the given leaves as its arguments, in order."""
+def compile_program(
+    roots: Sequence[Node], inputs: Sequence[Node], scalars: Sequence[Node],
+    donated: Mapping[int, int] | None = None,
+) -> Executable:
+    """The program of ``roots`` with the given leaves as its arguments, in order.
+
+    ``donated``: roots (by number) that may be written over an input (by number).
+    """
     global _compiled
     started = time.perf_counter()
     skip = frozenset(name for name in config.skip_passes.split(",") if name)
     if not config.optimize:
-        skip |= {"split_reductions", "share", "fuse", "inline"}
-    blueprint = compile_graph(roots, inputs, scalars, target().vector_bytes, skip)
+        skip |= {name for name, _ in PASSES}
+    blueprint = compile_graph(roots, inputs, scalars, target().vector_bytes, skip, donated)
     made = Executable(blueprint)
     _compiled += 1
     if config.debug >= 1:

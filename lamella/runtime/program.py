@@ -1,6 +1,6 @@
 """Executable programs: a blueprint whose kernels are machine code, ready to run on buffers.
 
-Input: a :class:`~lamella.compiler.pipeline.Blueprint`. Output: :class:`Executable`, called with the addresses of its inputs, the words of its
+Input: a :class:`~lamella.compiler.blueprint.Blueprint`. Output: :class:`Executable`, called with the addresses of its inputs, the words of its
 scalars and the values of its size symbols; it fills the output buffers. Kernels are looked up in memory, then on disk, else compiled; one kernel
 serves every program that contains it. A program's memory need is known, and checked, before it starts.
 """
@@ -18,7 +18,7 @@ from typing import Final
 from lamella.compiler.emit.llvm import scratch_bytes
 from lamella.compiler.emit.target import Target, host, named
 from lamella.compiler.memory import assign
-from lamella.compiler.pipeline import Blueprint
+from lamella.compiler.blueprint import Blueprint
 from lamella.config import config
 from lamella.errors import LamellaIndexError, OutOfMemoryError
 from lamella.ir.dim import Dim, bind

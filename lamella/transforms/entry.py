@@ -6,6 +6,7 @@ state, gradients, tensors it left somewhere. Outputs of a differentiable functio
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -90,7 +91,9 @@ class Entry:
         scalars = [n for n in order if n.op.name == "scalar"]
         self._constants = [_settled(n) for n in constants]
         self._words = [pack_scalar(n.value, n.dtype) for n in scalars]  # type: ignore[arg-type]
-        self._program = compile_program(self._roots, [*self._inputs, *constants], scalars)
+        offered = {which: i for i, which in self._states if isinstance(which, int)}
+        self._program = compile_program(self._roots, [*self._inputs, *constants], scalars, offered)
+        self._donated = {} if self._program.blueprint.faults else self._program.blueprint.donated
         self._dtypes = [node.dtype for node in self._roots]
         differentiable = not recording.is_step and gradient_mode.enabled
         self._tracked = {
@@ -135,13 +138,37 @@ class Entry:
         if at is None:
             at = program.bind(tuple([sizes[name] for name in program.blueprint.symbols]))
         try:
-            made = [memory.empty(nbytes) for nbytes in at.nbytes]
+            made = self._outputs(at.nbytes, handles, buffers)
         except MemoryError as error:
             raise too_large(self._roots, error) from None
         program.run([b.ptr for b in buffers], self._words.copy(), [b.ptr for b in made], at)
         for i, source in program.blueprint.same.items():
             made[i] = made[source] if source >= 0 else _lasting(buffers[-1 - source])
         return self._deliver(handles, made, at.shapes, sizes)
+
+    def _outputs(
+        self, nbytes: Sequence[int], handles: Sequence[TensorCore], buffers: Sequence[Buffer]
+    ) -> list[Buffer]:
+        """Memory for the results: that of the state they replace, where nothing else holds it."""
+        if not self._donated:
+            return [memory.empty(n) for n in nbytes]
+        return [
+            buffers[self._donated[i]]
+            if i in self._donated and self._is_sole(self._donated[i], handles, buffers)
+            else memory.empty(n)
+            for i, n in enumerate(nbytes)
+        ]
+
+    def _is_sole(self, i: int, handles: Sequence[TensorCore], buffers: Sequence[Buffer]) -> bool:
+        """Whether the tensor's handle alone holds its value: counted references say so."""
+        node = handles[i].node
+        outside = self._outsides[i]
+        holders = 3 + (outside.original is node)  # the handle, `node`, the count's argument
+        return (
+            buffers[i].writable
+            and sys.getrefcount(node) == holders
+            and sys.getrefcount(buffers[i]) == 3  # the node, `buffers`, the count's argument
+        )
 
     def _deliver(
         self, handles: Sequence[TensorCore], made: Sequence[Buffer], shapes: Sequence[tuple[int, ...]], sizes: dict[str, int]

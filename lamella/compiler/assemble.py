@@ -1,0 +1,179 @@
+"""The last pass: groups become kernels with arguments, buffers get slots, temporaries share an arena.
+
+Input: groups in order. Output: the ``Blueprint``. Slots, in order: inputs, outputs, scalars, size
+symbols, temporaries, fault words. A result takes over the memory of an operand that dies with it
+where ``reuse.in_place`` shows it safe: of a temporary always, of an input if the caller offers it.
+"""
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from lamella.compiler.blueprint import Blueprint, Step
+from lamella.compiler.fusion import Group
+from lamella.compiler.kernels import Draft, draft
+from lamella.compiler.memory import Temporary
+from lamella.compiler.partition import is_external
+from lamella.compiler.reuse import in_place, with_alias
+from lamella.compiler.statements import Program
+from lamella.ir.dim import Dim, product, symbols, typical
+from lamella.ir.loop_text import kernel_text
+from lamella.ir.loops import Kernel
+from lamella.ir.node import Node
+
+__all__ = ["Assembler"]
+
+TASK = 32768  # scalar operations worth a task of their own
+
+
+class Assembler:
+    """Turns groups into launches with slots."""
+
+    def __init__(
+        self, program: Program, groups: Sequence[Group], outputs: Sequence[Node],
+        inputs: Sequence[Node], scalars: Sequence[Node], donated: Mapping[int, int],
+    ) -> None:
+        self.program = program
+        self.groups = groups
+        self.outputs = outputs
+        self.inputs = {node: slot for slot, node in enumerate(inputs)}
+        self.scalars = list(scalars)
+        self.kernels: list[Kernel] = []
+        self.kernel_of: dict[str, int] = {}
+        self.home = {s.node: i for i, group in enumerate(groups) for s in group.members}
+        self.node_of = {name: node for node, name in program.names.items()}
+        self.last = self._last_uses()
+        self.memory: dict[Node, Node] = {}  # a node -> the node whose memory it takes over
+        self.offered = {outputs[o]: list(inputs)[i] for o, i in donated.items()}
+
+    def _last_uses(self) -> dict[Node, int]:
+        """The last group that touches each node."""
+        last = dict(self.home)
+        for i, group in enumerate(self.groups):
+            for s in group.members:
+                for node in s.sources:
+                    last[node] = max(last.get(node, 0), i)
+        return last
+
+    def run(self, vector_bytes: int, reuse: bool) -> Blueprint:
+        """The finished program."""
+        needed = set(self.outputs)
+        for i, group in enumerate(self.groups):
+            for s in group.members:
+                needed |= {n for n in s.sources if self.home.get(n, i) != i}
+        drafts = [draft(group, self.program, needed, vector_bytes) for group in self.groups]
+        for made in drafts:
+            needed |= made.temporaries
+        if reuse:
+            for i, made in enumerate(drafts):
+                made.kernel = with_alias(made.kernel, self._take_over(i, made.kernel))
+        return self._assemble(drafts, needed)
+
+    # -- memory --------------------------------------------------------------------------------------------------------
+    def _take_over(self, number: int, kernel: Kernel) -> dict[str, str]:
+        """Which outputs of launch ``number`` are written over which of its inputs."""
+        pairs: dict[str, str] = {}
+        for out, operands in in_place(kernel).items():
+            node = self.node_of[out]
+            for name in operands:
+                operand = self.node_of[name]
+                if name not in pairs.values() and self._dies(operand, node, number):
+                    pairs[out] = name
+                    self.memory[node] = operand
+                    break
+        return pairs
+
+    def _dies(self, operand: Node, node: Node, number: int) -> bool:
+        if self.last[operand] != number or operand.size != node.size:
+            return False
+        if operand in self.inputs:
+            return self.offered.get(node) is operand and operand not in self.outputs
+        if operand in self.outputs or operand not in self.home or self.home[operand] == number:
+            return False
+        root = self._root(operand)
+        return root not in self.inputs or self.offered.get(node) is root
+
+    def _root(self, node: Node) -> Node:
+        while node in self.memory:
+            node = self.memory[node]
+        return node
+
+    def _temporaries(self, result: Blueprint, needed: set[Node], slot: dict[str, int], first: int) -> None:
+        """Slots for temporaries; those that share memory share a slot, perhaps that of an output."""
+        chains: dict[Node, list[Node]] = {}
+        for node in self.home:
+            if node in needed:
+                chains.setdefault(self._root(node), []).append(node)
+        for root, nodes in chains.items():
+            names = [self.program.names[n] for n in nodes]
+            at = next((slot[name] for name in names if name in slot), None)
+            if root in self.inputs:
+                output = next(n for n in nodes if self.program.names[n] in slot)
+                result.donated[self.outputs.index(output)] = self.inputs[root]
+            if at is None:
+                at = first + len(result.temporaries)
+                size = product(root.shape) * root.dtype.itemsize
+                begin, end = min(self.home[n] for n in nodes), max(self.last[n] for n in nodes)
+                result.temporaries.append(Temporary(size, begin, end))
+            slot.update((name, at) for name in names)
+
+    # -- slots ---------------------------------------------------------------------------------------------------------
+    def _assemble(self, drafts: Sequence[Draft], needed: set[Node]) -> Blueprint:
+        names = sorted({s for made in drafts for s in made.kernel.sizes} | self._symbols())
+        kinds = [(n.shape, n.dtype) for n in self.outputs]
+        result = Blueprint([], [], len(self.inputs), kinds, len(self.scalars), names, [])
+        slot = self._outer_slots(result)
+        base = len(self.inputs) + len(self.outputs)
+        params = {
+            self.program.params[n]: base + i
+            for i, n in enumerate(self.scalars) if n in self.program.params
+        }  # fmt: skip
+        base += len(self.scalars)
+        sizes = {f"size {name}": base + i for i, name in enumerate(names)}
+        self._temporaries(result, needed, slot, base + len(names))
+        fault = base + len(names) + len(result.temporaries)
+        for made in drafts:
+            self._step(result, made, slot | params | sizes, fault)
+        result.kernels = self.kernels
+        return result
+
+    def _outer_slots(self, result: Blueprint) -> dict[str, int]:
+        """Slots of inputs and outputs by name; outputs that need no work are noted."""
+        slot = {self.program.names[n]: s for n, s in self.inputs.items() if n in self.program.names}
+        seen: dict[Node, int] = {}
+        for i, node in enumerate(self.outputs):
+            if node in seen:
+                result.same[i] = seen[node]
+            elif is_external(node):
+                result.same[i] = -1 - self.inputs[node]
+            else:
+                seen[node] = i
+                slot[self.program.names[node]] = len(self.inputs) + i
+        return slot
+
+    def _symbols(self) -> set[str]:
+        found: set[str] = set()
+        for node in (*self.outputs, *self.inputs):
+            for size in node.shape:
+                found |= symbols(size)
+        return found
+
+    def _step(self, result: Blueprint, made: Draft, slot: Mapping[str, int], fault: int) -> None:
+        kernel = made.kernel
+        arguments = [slot[b.name] for b in kernel.buffers if b.name != "fault"]
+        if kernel.faults:
+            arguments.append(fault + len(result.faults))
+            result.faults.append((fault + len(result.faults), made.sites))
+        arguments += [slot[p.name] for p in kernel.params]
+        arguments += [slot[f"size {name}"] for name in kernel.sizes]
+        extent = kernel.body.var.extent
+        if not isinstance(extent, (int, Dim)):
+            raise TypeError(f"the grid of {kernel.name} has the extent {extent}, which is no size")
+        grain = max(1, TASK // max(typical(kernel.work), 1))
+        text = kernel_text(kernel, normalise=True)
+        index = self.kernel_of.setdefault(text, len(self.kernels))
+        if index == len(self.kernels):
+            name = "k" + hashlib.sha256(text.encode()).hexdigest()[:32]
+            self.kernels.append(replace(kernel, name=name))
+        result.steps.append(Step(index, extent, tuple(arguments), grain))
