@@ -20,9 +20,11 @@ from lamella.ir.loops import Kernel
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from llvmlite.binding import LLJIT, ResourceTracker, TargetMachine
+    from llvmlite.binding import LLJIT, ModuleRef, ResourceTracker, TargetMachine
 
 __all__ = ["assembly", "compile_ir", "compile_objects", "load_object"]
+
+LEVEL: Final = 2  # of LLVM's code generation
 
 _lock = threading.RLock()
 _loaded: list[ResourceTracker] = []
@@ -49,31 +51,35 @@ def _machine(target: Target, level: int) -> TargetMachine:
     )
 
 
-def compile_ir(text: str, target: Target, *, sroa: bool = False, level: int = 2) -> bytes:
+def _module(text: str, machine: TargetMachine, sroa: bool) -> ModuleRef:
+    """Parsed text, after the only pass that may be needed."""
+    llvm = _llvm()
+    try:
+        module = llvm.parse_assembly(text)
+    except RuntimeError as error:
+        raise CompilerError(f"[llvm] the emitted text is not valid: {error}") from error
+    if sroa:
+        manager = llvm.create_new_function_pass_manager()
+        manager.add_sroa_pass()
+        builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=0))
+        for function in module.functions:
+            if not function.is_declaration:
+                manager.run(function, builder)
+    return module
+
+
+def compile_ir(text: str, target: Target, *, sroa: bool = False, level: int = LEVEL) -> bytes:
     """The object of LLVM IR text, for ``load_object``.
 
     Raises:
         CompilerError: if LLVM refuses the text.
     """
-    llvm = _llvm()
     with _lock:
         machine = _machine(target, level)
-        try:
-            module = llvm.parse_assembly(text)
-        except RuntimeError as error:
-            raise CompilerError(f"[llvm] the emitted text is not valid: {error}") from error
-        if sroa:
-            options = llvm.create_pipeline_tuning_options(speed_level=0)
-            manager = llvm.create_new_function_pass_manager()
-            manager.add_sroa_pass()
-            builder = llvm.create_pass_builder(machine, options)
-            for function in module.functions:
-                if not function.is_declaration:
-                    manager.run(function, builder)
-        return _pack(_DEFINED.findall(text), bytes(machine.emit_object(module)))
+        return _pack(_DEFINED.findall(text), bytes(machine.emit_object(_module(text, machine, sroa))))
 
 
-def compile_objects(kernels: Sequence[Kernel], target: Target, *, level: int = 2) -> bytes:
+def compile_objects(kernels: Sequence[Kernel], target: Target, *, level: int = LEVEL) -> bytes:
     """One object file with a function per kernel, named as the kernels are.
 
     Args:
@@ -87,12 +93,11 @@ def compile_objects(kernels: Sequence[Kernel], target: Target, *, level: int = 2
     return compile_ir(emit_module(kernels, target), target, sroa=needs_sroa(kernels), level=level)
 
 
-def assembly(kernels: Sequence[Kernel], target: Target, *, level: int = 2) -> str:
+def assembly(kernels: Sequence[Kernel], target: Target, *, level: int = LEVEL) -> str:
     """The assembly text of kernels, for people and tests."""
-    llvm = _llvm()
     with _lock:
-        module = llvm.parse_assembly(emit_module(kernels, target))
-        return str(_machine(target, level).emit_assembly(module))
+        machine = _machine(target, level)
+        return str(machine.emit_assembly(_module(emit_module(kernels, target), machine, needs_sroa(kernels))))
 
 
 # -- objects -----------------------------------------------------------------------------------------------------------

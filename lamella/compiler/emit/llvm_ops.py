@@ -42,7 +42,8 @@ class Operations:
         lanes, values = self.b.uniform_lanes(*args)
         if op in _FREE:
             return OPS[op](self, values, dtype, lanes)
-        if values[-1].dtype.kind == "f" and values[-1].dtype.bits == 16:
+        last = values[-1].dtype
+        if last.kind == "f" and (last.bits == 16 or (last.bits == 32 and op in ("floordiv", "mod"))):
             return self._in_wider(op, values, dtype, lanes)
         return OPS[op](self, values, dtype, lanes)
 
@@ -53,9 +54,11 @@ class Operations:
         return None
 
     def _in_wider(self, op: str, values: list[Value], dtype: DType, lanes: int) -> Value:
-        """16-bit floats in float32, where one operation and a second rounding are as good as one; fma needs float64."""
-        inner = float64 if op == "fma" else float32
-        wide = [cast(self.b, self.target, v, inner) if v.dtype.bits == 16 else v for v in values]
+        """16-bit floats in float32, where one operation and a second rounding are as good as one; some need float64."""
+        if op == "rsqrt":
+            return self._in_wider("div", [self.const(1.0, dtype, lanes), self._in_wider("sqrt", values, dtype, lanes)], dtype, lanes)
+        inner = float64 if op in ("fma", "floordiv", "mod") else float32
+        wide = [cast(self.b, self.target, v, inner) for v in values]
         result = inner if dtype.kind == "f" else dtype
         return cast(self.b, self.target, OPS[op](self, wide, result, lanes), dtype)
 
@@ -229,7 +232,7 @@ def _signed_division(o: Operations, a: Value, b: Value, dtype: DType, lanes: int
 def _floordiv(o: Operations, v: list[Value], dtype: DType, lanes: int) -> Value:
     a, b = v
     if dtype.kind == "f":
-        return o.intrinsic("floor", o.binary("fdiv", a, b))
+        return _float_division(o, a, b, lanes)[0]
     shift = _power_of_two(b.const)
     if shift is not None:
         return o.binary("ashr" if dtype.kind == "i" else "lshr", a, o.const(shift, dtype, lanes))
@@ -244,8 +247,7 @@ def _floordiv(o: Operations, v: list[Value], dtype: DType, lanes: int) -> Value:
 def _mod(o: Operations, v: list[Value], dtype: DType, lanes: int) -> Value:
     a, b = v
     if dtype.kind == "f":
-        quotient = o.intrinsic("floor", o.binary("fdiv", a, b))
-        return _fma(o, [_neg(o, [quotient], dtype, lanes), b, a], dtype, lanes)
+        return _float_division(o, a, b, lanes)[1]
     if _power_of_two(b.const) is not None:
         return o.binary("and", a, o.const(int(b.const or 0) - 1, dtype, lanes))
     if dtype.kind != "i":
@@ -254,6 +256,31 @@ def _mod(o: Operations, v: list[Value], dtype: DType, lanes: int) -> Value:
     zero, safe, rest, above = _signed_division(o, a, b, dtype, lanes)
     rest = o.select(above, o.binary("add", rest, safe), rest)
     return _guarded(o, zero, rest, lanes)
+
+
+def _float_division(o: Operations, a: Value, b: Value, lanes: int) -> tuple[Value, Value]:
+    """(a // b, a mod b) in float64, exact for quotients below 2**53, with the special cases of Python."""
+    zero, one, inf, nan = (o.const(x, a.dtype, lanes) for x in (0.0, 1.0, float("inf"), float("nan")))
+    ratio = o.binary("fdiv", a, b)
+    quotient = o.intrinsic("trunc", ratio)
+    rest = _fma(o, [_neg(o, [quotient], a.dtype, lanes), b, a], a.dtype, lanes)
+    rest = o.select(o.compare("fcmp oeq", o.intrinsic("fabs", b), inf), a, rest)
+    # the ratio may have been rounded up to the next whole number: the rest then has not the sign of a
+    over = o.compare("fcmp olt", o.binary("fmul", o.intrinsic("copysign", one, rest), a), zero)
+    over = o.binary("and", over, o.compare("fcmp one", rest, zero))
+    back = o.binary("fadd", rest, o.intrinsic("copysign", b, a))
+    rest = o.select(over, back, rest)
+    quotient = o.select(over, o.binary("fsub", quotient, o.intrinsic("copysign", one, ratio)), quotient)
+    unlike = o.compare("fcmp olt", o.binary("fmul", o.intrinsic("copysign", one, rest), b), zero)
+    unlike = o.binary("and", unlike, o.compare("fcmp one", rest, zero))
+    floor = o.select(unlike, o.binary("fsub", quotient, one), quotient)
+    mod = o.select(unlike, o.binary("fadd", rest, b), rest)
+    mod = o.select(o.compare("fcmp oeq", rest, zero), o.intrinsic("copysign", zero, b), mod)
+    floor = o.select(o.compare("fcmp oeq", floor, zero), o.intrinsic("copysign", zero, ratio), floor)
+    finite = o.compare("fcmp one", o.intrinsic("fabs", a), inf)
+    floor, mod = o.select(finite, floor, nan), o.select(finite, mod, nan)
+    by_zero = o.compare("fcmp oeq", b, zero)
+    return o.select(by_zero, ratio, floor), o.select(by_zero, nan, mod)
 
 
 def _widen(o: Operations, flag: Value, dtype: DType, lanes: int) -> Value:
