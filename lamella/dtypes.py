@@ -1,9 +1,11 @@
 """Element types: their names, NumPy equivalents and promotion rules.
 
-Input: anything a user may write for a dtype (``lm.float32``, ``"float32"``, ``np.float32``, ``float``).
-Output: one of the interned :class:`DType` records below, comparable with ``is``.
-Promotion follows the array-API standard; an integer with a float gives the float; Python scalars are weak.
+Input: anything a user may write for a dtype (``lm.float32``, ``"float32"``, ``np.float32``,
+``float``). Output: one of the interned :class:`DType` records below, comparable with ``is``.
+Promotion follows the array-API standard; an integer with a float gives the float; Python scalars
+are weak.
 """
+
 from __future__ import annotations
 
 from typing import Final
@@ -16,7 +18,8 @@ __all__ = ["DType", "as_dtype", "default_float", "finfo", "iinfo", "promote", "p
 
 
 class DType:
-    """One element type. Instances are interned: compare with ``is`` (``==`` also accepts NumPy dtypes).
+    """One element type. Instances are interned: compare with ``is`` (``==`` also accepts NumPy
+    dtypes).
 
     ``kind`` is one of ``"b"`` (bool), ``"i"``, ``"u"`` (integers), ``"f"`` (floating point).
     """

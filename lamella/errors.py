@@ -1,16 +1,19 @@
 """Every exception Lamella raises, and the form of their messages.
 
-A message reads ``[op] what happened (shapes, dtypes), why it is not allowed, how to fix it``. User errors are also
-the builtin kind a reader expects (ValueError, TypeError, IndexError); faults at run time and internal errors are apart.
+A message reads ``[op] what happened (shapes, dtypes), why it is not allowed, how to fix it``. User
+errors are also the builtin kind a reader expects (ValueError, TypeError, IndexError); faults at run
+time and internal errors are apart.
 """
+
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
 
 __all__ = [
-    "CompilerError", "DTypeError", "FileFormatError", "GradientError", "LamellaError", "LamellaIndexError", "MissingRuleError",
-    "OptionError", "OutOfMemoryError", "ShapeError", "TraceError", "did_you_mean",
+    "CompilerError", "DTypeError", "FileFormatError", "GradientError", "LamellaError",
+    "LamellaIndexError", "MissingRuleError", "OptionError", "OutOfMemoryError", "ShapeError",
+    "TraceError", "did_you_mean",
 ]  # fmt: skip
 
 
@@ -65,7 +68,8 @@ class CompilerError(LamellaError, RuntimeError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A sentence naming the closest of ``known`` and the whole list, for messages about unknown names.
+    """A sentence naming the closest of ``known`` and the whole list, for messages about unknown
+    names.
 
     >>> did_you_mean("relu6x", ["relu", "relu6"])
     "did you mean 'relu6'? Known: relu, relu6"

@@ -1,1 +1,1 @@
-"""The compiler: graphs in, kernels as plain data and a memory plan out. ``pipeline.py`` lists its passes in order."""
+"""The compiler: from graphs to kernels as plain data; ``pipeline`` lists its passes in order."""

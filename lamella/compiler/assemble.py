@@ -1,9 +1,11 @@
-"""The last pass: groups become kernels with arguments, buffers get slots, temporaries share an arena.
+"""The last pass: groups become kernels with arguments, buffers get slots, temporaries share an
+arena.
 
 Input: groups in order. Output: the ``Blueprint``. Slots, in order: inputs, outputs, scalars, size
 symbols, temporaries, fault words. A result takes over the memory of an operand that dies with it
 where ``reuse.in_place`` shows it safe: of a temporary always, of an input if the caller offers it.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -31,8 +33,13 @@ class Assembler:
     """Turns groups into launches with slots."""
 
     def __init__(
-        self, program: Program, groups: Sequence[Group], outputs: Sequence[Node],
-        inputs: Sequence[Node], scalars: Sequence[Node], donated: Mapping[int, int],
+        self,
+        program: Program,
+        groups: Sequence[Group],
+        outputs: Sequence[Node],
+        inputs: Sequence[Node],
+        scalars: Sequence[Node],
+        donated: Mapping[int, int],
     ) -> None:
         self.program = program
         self.groups = groups
@@ -70,7 +77,7 @@ class Assembler:
                 made.kernel = with_alias(made.kernel, self._take_over(i, made.kernel))
         return self._assemble(drafts, needed)
 
-    # -- memory --------------------------------------------------------------------------------------------------------
+    # -- memory ------------------------------------------------------------------------------------
     def _take_over(self, number: int, kernel: Kernel) -> dict[str, str]:
         """Which outputs of launch ``number`` are written over which of its inputs."""
         pairs: dict[str, str] = {}
@@ -99,8 +106,10 @@ class Assembler:
             node = self.memory[node]
         return node
 
-    def _temporaries(self, result: Blueprint, needed: set[Node], slot: dict[str, int], first: int) -> None:
-        """Slots for temporaries; those that share memory share a slot, perhaps that of an output."""
+    def _temporaries(
+        self, result: Blueprint, needed: set[Node], slot: dict[str, int], first: int
+    ) -> None:
+        """Slots for temporaries; those that share memory share one, perhaps that of an output."""
         chains: dict[Node, list[Node]] = {}
         for node in self.home:
             if node in needed:
@@ -118,7 +127,7 @@ class Assembler:
                 result.temporaries.append(Temporary(size, begin, end))
             slot.update((name, at) for name in names)
 
-    # -- slots ---------------------------------------------------------------------------------------------------------
+    # -- slots -------------------------------------------------------------------------------------
     def _assemble(self, drafts: Sequence[Draft], needed: set[Node]) -> Blueprint:
         names = sorted({s for made in drafts for s in made.kernel.sizes} | self._symbols())
         kinds = [(n.shape, n.dtype) for n in self.outputs]

@@ -1,11 +1,15 @@
-"""Shaping loops: merging neighbours that memory sees as one, choosing the loop for lanes, cutting loops into blocks.
+"""Shaping loops: merging neighbours that memory sees as one, choosing the loop for lanes, cutting
+loops into blocks.
 
-Input: loop variables and the expressions that use them. Output: new variables and what the old ones are in terms of them.
+Input: loop variables and the expressions that use them. Output: new variables and what the old ones
+are in terms of them.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from lamella.compiler.walk import affine_forms, expressions
 from lamella.ir.dim import Dim, Size, product
@@ -19,15 +23,19 @@ STRIP = 64  # lanes of an outer loop that run inner loops together
 
 
 def collapse(variables: Sequence[Var], roots: Sequence[Expr]) -> list[tuple[Var, ...]]:
-    """Neighbouring variables, grouped where every index uses them as one: coefficient of the left = that of the right x its extent."""
+    """Neighbouring variables, grouped where every index uses them as one: coefficient of the left =
+    that of the right x its extent.
+    """
     if not variables:
         return []
     forms = [parts(form)[1] for form in affine_forms(roots)]
     groups: list[list[Var]] = [[variables[0]]]
-    for left, right in zip(variables, variables[1:], strict=False):
+    for left, right in pairwise(variables):
         extent = right.extent
         joined = isinstance(extent, (int, Dim)) and all(
-            terms.get(left, 0) == terms.get(right, 0) * extent for terms in forms if left in terms or right in terms
+            terms.get(left, 0) == terms.get(right, 0) * extent
+            for terms in forms
+            if left in terms or right in terms
         )
         if joined:
             groups[-1].append(right)
@@ -52,7 +60,9 @@ def merged(groups: Sequence[tuple[Var, ...]]) -> tuple[list[Var], dict[Var, Expr
 
 
 def lane_cost(var: Var, loads: Sequence[Expr]) -> float:
-    """The mean cost of an access when ``var`` runs along lanes: contiguous or constant is 1, anything else a gather."""
+    """The mean cost of an access when ``var`` runs along lanes: contiguous or constant is 1,
+    anything else a gather.
+    """
     extent = var.extent if isinstance(var.extent, int) else 256
     waste = max(1.0, 16.0 / max(extent, 1))
     costs = [1.0 if coefficient(index, var) in (0, 1) else 6.0 for index in loads]
@@ -66,7 +76,9 @@ def load_indices(roots: Sequence[Expr]) -> list[Expr]:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The outer loops of a kernel: a grid, perhaps a strip of lanes inside it, and the outer variables in these terms."""
+    """The outer loops of a kernel: a grid, perhaps a strip of lanes inside it, and the outer
+    variables in these terms.
+    """
 
     grid: Var
     lane: Var | None
@@ -75,14 +87,19 @@ class Frame:
 
 
 def frame(outer: Sequence[Var], lane: Var | None, has_inner: bool) -> Frame:
-    """Cuts the outer loops: all of them into the grid, except that ``lane`` (if any) runs in blocks inside it."""
+    """Cuts the outer loops: all of them into the grid, except that ``lane`` (if any) runs in blocks
+    inside it.
+    """
     sizes: list[Size] = [v.extent for v in outer if v is not lane]  # type: ignore[misc]
     block = 1
     if lane is not None:
-        block = _block(lane.extent, product(tuple(sizes)), STRIP if has_inner else LONG)  # type: ignore[arg-type]
+        # type: ignore[arg-type]
+        block = _block(lane.extent, product(tuple(sizes)), STRIP if has_inner else LONG)
         sizes.append(-((-lane.extent) // block))  # type: ignore[operator, arg-type]
     grid = Var("g", product(tuple(sizes)))
-    at = [constant(0) for _ in sizes] if grid.extent == 1 else list(split_linear(grid, tuple(sizes)))
+    at = (
+        [constant(0) for _ in sizes] if grid.extent == 1 else list(split_linear(grid, tuple(sizes)))
+    )
     variables: dict[Var, Expr] = {}
     strip = None
     if lane is not None:
@@ -101,10 +118,14 @@ def _plain(extent: Expr) -> Size | Expr:
 
 
 def _block(extent: Size, others: Size, most: int) -> int:
-    """Lanes in one grid iteration: the whole loop if there are other iterations enough, else a part of it."""
+    """Lanes in one grid iteration: the whole loop if there are other iterations enough, else a part
+    of it.
+    """
     if not isinstance(extent, int):
         return most
-    if extent <= most and (not isinstance(others, int) or others * extent >= 4 * most or extent <= 512):
+    if extent <= most and (
+        not isinstance(others, int) or others * extent >= 4 * most or extent <= 512
+    ):
         return max(extent, 1)
     if extent * (others if isinstance(others, int) else 1) <= most:
         return extent

@@ -1,7 +1,9 @@
 """A compiled program as plain data: kernels, launches, where everything lies.
 
-Produced by ``pipeline``, made executable by ``runtime.program``; nothing in it depends on the process.
+Produced by ``pipeline``, made executable by ``runtime.program``; nothing in it depends on the
+process.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -16,7 +18,9 @@ __all__ = ["Blueprint", "Step"]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One launch: which kernel, over how many grid iterations, with which slots, in tasks of at least ``grain`` iterations."""
+    """One launch: which kernel, over how many grid iterations, with which slots, in tasks of at
+    least ``grain`` iterations.
+    """
 
     kernel: int
     extent: Size
@@ -26,7 +30,9 @@ class Step:
 
 @dataclass(slots=True)
 class Blueprint:
-    """A program as data; a kernel's name is a hash of its text. Slots, in order: inputs, outputs, scalars, size symbols, temporaries, then the fault words."""
+    """A program as data; a kernel's name is a hash of its text. Slots, in order: inputs, outputs,
+    scalars, size symbols, temporaries, then the fault words.
+    """
 
     kernels: list[Kernel]
     steps: list[Step]

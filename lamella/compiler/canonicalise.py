@@ -1,8 +1,11 @@
-"""Graph passes before fusion: one node a value, no identities, reductions split so that every worker has a part.
+"""Graph passes before fusion: one node a value, no identities, reductions split so that every
+worker has a part.
 
-Input and output: the outputs of a graph. Nodes are never changed; passes make new ones where something differs. Rules keep every bit:
+Input and output: the outputs of a graph. Nodes are never changed; passes make new ones where
+something differs. Rules keep every bit:
 nothing here reassociates, drops NaN or infinities, or assumes anything of signed zeros.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -36,7 +39,9 @@ def _map(outputs: Sequence[Node], change: Callable[[Node, tuple[Node, ...]], Nod
 
 
 def canonicalise(outputs: Sequence[Node]) -> list[Node]:
-    """Equal nodes become one; ``mark`` and ``stop_gradient`` (identities once derivatives are taken) disappear."""
+    """Equal nodes become one; ``mark`` and ``stop_gradient`` (identities once derivatives are
+    taken) disappear.
+    """
     known: dict[object, Node] = {}
 
     def change(node: Node, inputs: tuple[Node, ...]) -> Node:
@@ -54,7 +59,9 @@ def canonicalise(outputs: Sequence[Node]) -> list[Node]:
 
 
 def _with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
-    if len(inputs) == len(node.inputs) and all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
+    if len(inputs) == len(node.inputs) and all(
+        a is b for a, b in zip(inputs, node.inputs, strict=True)
+    ):
         return node
     result = Node(node.op, inputs, node.shape, node.dtype)
     result.site = node.site
@@ -62,7 +69,9 @@ def _with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
 
 
 def split_reductions(outputs: Sequence[Node]) -> list[Node]:
-    """A large reduction with few results becomes two: over equal parts, then over the parts. Sizes alone decide."""
+    """A large reduction with few results becomes two: over equal parts, then over the parts. Sizes
+    alone decide.
+    """
 
     def change(node: Node, inputs: tuple[Node, ...]) -> Node:
         if is_external(node) or node.op.kind == "leaf":
@@ -110,5 +119,6 @@ def _split(node: Node, source: Node, axis: int) -> Node:
     dtype = x.dtype if narrow else node.dtype
     first = Node(replace(node.op, axes=inner), (x,), shape, dtype)  # type: ignore[call-arg]
     at = axis - sum(a < axis for a in axes)
-    second = Node(replace(node.op, axes=(at,)), (first,), node.shape, dtype)  # type: ignore[call-arg]
+    # type: ignore[call-arg]
+    second = Node(replace(node.op, axes=(at,)), (first,), node.shape, dtype)
     return ops.cast(second, node.dtype) if narrow else second

@@ -1,8 +1,12 @@
-"""Graph nodes as functions from indices to scalars: the one place where fusion is function composition.
+"""Graph nodes as functions from indices to scalars: the one place where fusion is function
+composition.
 
-Input: a node and index expressions. Output: the scalar expression of that element, in which every node of ``materialised`` is a
-``Load`` from the buffer of its name and everything else has been composed in. Movement costs nothing: it only changes indices.
+Input: a node and index expressions. Output: the scalar expression of that element, in which every
+node of ``materialised`` is a
+``Load`` from the buffer of its name and everything else has been composed in. Movement costs
+nothing: it only changes indices.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +24,9 @@ __all__ = ["Elements", "ReadOf"]
 
 @dataclass(frozen=True, slots=True)
 class ReadOf:
-    """One read of a materialised node: which, where (an index per axis), and the load that stands for it."""
+    """One read of a materialised node: which, where (an index per axis), and the load that stands
+    for it.
+    """
 
     node: Node
     index: Index
@@ -56,7 +62,9 @@ class Argument:
 
 
 class Elements:
-    """Composes elements. ``names`` gives the buffer of each materialised node, ``params`` that of each scalar leaf."""
+    """Composes elements. ``names`` gives the buffer of each materialised node, ``params`` that of
+    each scalar leaf.
+    """
 
     def __init__(self, names: Mapping[Node, str], params: Mapping[Node, str]) -> None:
         self.names = names
@@ -96,7 +104,9 @@ class Elements:
         return load
 
     def guarded(self, node: Node, condition: Expr, index: Index, fill: Expr) -> Expr:
-        """The element where ``condition`` holds, else ``fill``: loads below take the condition as their mask."""
+        """The element where ``condition`` holds, else ``fill``: loads below take the condition as
+        their mask.
+        """
         if condition == TRUE:
             return self.at(node, index)
         outer = self.mask
@@ -118,5 +128,3 @@ def _never(condition: Expr) -> bool:
 
 def _is_zero(value: Expr) -> bool:
     return isinstance(value, Const) and value.value == 0 and str(value.value) != "-0.0"
-
-

@@ -1,10 +1,13 @@
 """Groups of statements that share outer loops and become one kernel each.
 
-Input: statements in order. Output: groups in an order that respects every dependence. The rule: a statement may join the group of a
-statement it reads if, for each outer loop, the read's index along that loop is one plain variable of its own; then whatever it reads has been
-computed earlier in the same iteration. So softmax, norms, losses and their derivatives become one pass over rows, and an elementwise tail
-becomes part of the contraction that feeds it. Joining never makes a cycle: groups keep the set of groups they depend on.
+Input: statements in order. Output: groups in an order that respects every dependence. The rule: a
+statement may join the group of a statement it reads if, for each outer loop, the read's index along
+that loop is one plain variable of its own; then whatever it reads has been computed earlier in the
+same iteration. So softmax, norms, losses and their derivatives become one pass over rows, and an
+elementwise tail becomes part of the contraction that feeds it. Joining never makes a cycle: groups
+keep the set of groups they depend on.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -25,7 +28,9 @@ MOST = 24  # statements in one kernel: compile time grows with them
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """Statements in order; ``axes[s][q]`` is the axis of statement ``s`` that runs along outer loop ``q``."""
+    """Statements in order; ``axes[s][q]`` is the axis of statement ``s`` that runs along outer loop
+    ``q``.
+    """
 
     number: int
     kind: str  # "loops", "tiles" or "kernel"
@@ -37,13 +42,16 @@ class Group:
 
 
 class Fusion:
-    """The greedy grouping: statements in order, each into the first group of its sources that takes it."""
+    """The greedy grouping: statements in order, each into the first group of its sources that takes
+    it.
+    """
 
     def __init__(self, statements: Sequence[Statement]) -> None:
         self.statements = statements
         self.groups: dict[int, Group] = {}
         self.of: dict[Node, Group] = {}
-        self._made = 0  # groups so far; merged ones are gone, but their numbers are never used again
+        # groups so far; merged ones are gone, but their numbers are never used again
+        self._made = 0
 
     def run(self) -> list[Group]:
         """All groups, in dependence order."""
@@ -100,9 +108,11 @@ class Fusion:
                 return True
         return False
 
-    # -- does it fit ---------------------------------------------------------------------------------------------------
+    # -- does it fit -------------------------------------------------------------------------------
     def _fit(self, group: Group, s: Statement) -> tuple[list[int], tuple[int, ...]] | None:
-        """The outer loops to keep (positions) and the axes of ``s`` that run along them; None if it must not join."""
+        """The outer loops to keep (positions) and the axes of ``s`` that run along them; None if it
+        must not join.
+        """
         if group.kind == "tiles":
             same = s.kind == "map" and self._reads_in_place(group, s)
             return ([], ()) if same else None
@@ -113,9 +123,9 @@ class Fusion:
         axes = tuple(axis for axis in found if axis is not None)
         if s.kind == "fold":
             return self._fit_fold(group, s, keep, axes)
-        if found and len(keep) == len(found):
-            if group.folds or len(axes) == len(s.out) or _many(group.sizes):
-                return keep, axes
+        whole = bool(found) and len(keep) == len(found)
+        if whole and (group.folds or len(axes) == len(s.out) or _many(group.sizes)):
+            return keep, axes
         return self._fit_whole(group, s)
 
     def _fit_fold(
@@ -139,7 +149,9 @@ class Fusion:
         return ([], ()) if _is_small(group, s, WHOLE) else None
 
     def _mapping(self, group: Group, s: Statement) -> list[int | None] | None:
-        """For each outer loop of the group, the axis of ``s`` that every read of a member uses there."""
+        """For each outer loop of the group, the axis of ``s`` that every read of a member uses
+        there.
+        """
         found: list[int | None] = [None] * len(group.sizes)
         decided = [False] * len(group.sizes)
         for read in s.reads:
@@ -162,7 +174,7 @@ class Fusion:
             read.index == s.out for read in s.reads if self.of.get(read.node) is group
         )
 
-    # -- joining -------------------------------------------------------------------------------------------------------
+    # -- joining -----------------------------------------------------------------------------------
     def _join(self, group: Group, s: Statement, keep: list[int], axes: tuple[int, ...]) -> None:
         if group.kind == "loops" and len(keep) < len(group.sizes):
             group.sizes = [group.sizes[q] for q in keep]
@@ -170,7 +182,9 @@ class Fusion:
         self._add(group, s, axes)
 
     def _absorb(self, group: Group, s: Statement, candidates: Sequence[Group]) -> None:
-        """Groups of the other sources of ``s`` that run the same outer loops become one with its group."""
+        """Groups of the other sources of ``s`` that run the same outer loops become one with its
+        group.
+        """
         for other in candidates:
             if other is group or other.kind != "loops" or group.kind != "loops":
                 continue
@@ -182,7 +196,7 @@ class Fusion:
             self._merge(group, other)
 
     def _between(self, a: Group, b: Group) -> bool:
-        """Whether a third group lies on a path between the two, or they could not be one iteration."""
+        """Whether a third group lies between the two, or they could not be one iteration."""
         for first, second in ((a, b), (b, a)):
             for member in second.members:
                 for source in member.sources:
@@ -208,7 +222,7 @@ class Fusion:
                 third.needs = third.needs & ~theirs | mine | needs
 
     def _ordered(self) -> list[Group]:
-        """Groups so that each comes after those it depends on, otherwise by their first statement."""
+        """Groups, each after those it depends on, otherwise by their first statement."""
         waiting = sorted(self.groups.values(), key=lambda g: g.members[0].number)
         done = 0
         result: list[Group] = []

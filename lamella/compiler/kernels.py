@@ -1,7 +1,10 @@
-"""From a group of statements to a kernel: chooses the schedule, and gives the kernel its canonical signature.
+"""From a group of statements to a kernel: chooses the schedule, and gives the kernel its canonical
+signature.
 
-Input: a group and the nodes other kernels need. Output: a :class:`Draft`: the kernel as data and what its arguments are in the program.
+Input: a group and the nodes other kernels need. Output: a :class:`Draft`: the kernel as data and
+what its arguments are in the program.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -18,7 +21,16 @@ from lamella.dtypes import DType, int64
 from lamella.ir.dim import Dim, Size, product, typical
 from lamella.ir.index import linearise, split_linear
 from lamella.ir.loops import (
-    Alloc, BufferParam, Expr, For, If, Kernel, Load, Stmt, Store, Var,
+    Alloc,
+    BufferParam,
+    Expr,
+    For,
+    If,
+    Kernel,
+    Load,
+    Stmt,
+    Store,
+    Var,
 )  # fmt: skip
 from lamella.ir.node import Node
 from lamella.ops.base import Index
@@ -28,7 +40,9 @@ __all__ = ["Draft", "draft"]
 
 @dataclass(slots=True)
 class Draft:
-    """A kernel, the program's names of its buffers in order, and the members that need a buffer only for it."""
+    """A kernel, the program's names of its buffers in order, and the members that need a buffer
+    only for it.
+    """
 
     kernel: Kernel
     temporaries: set[Node]
@@ -89,7 +103,9 @@ def _share(node: Node, grid: Var) -> int:
 
 
 def _lanes_pay(body: Sequence[Stmt], lane: Var) -> bool:
-    """Whether iterations may and should run side by side: no scratch, no diverging branch, memory contiguous."""
+    """Whether iterations may and should run side by side: no scratch, no diverging branch, memory
+    contiguous.
+    """
     roots: list[Expr] = []
     for s in statements(body):
         if isinstance(s, Alloc) or (isinstance(s, For) and s.kind == "lanes"):

@@ -1,8 +1,10 @@
 """Where temporaries lie: one arena, offsets by lifetime.
 
-Input: the size of each temporary and the first and last launch that use it. Output: an offset each and the arena's size. Largest first, each at the
-lowest offset free for its whole lifetime, so the result depends on sizes and order alone.
+Input: the size of each temporary and the first and last launch that use it. Output: an offset each
+and the arena's size. Largest first, each at the lowest offset free for its whole lifetime, so the
+result depends on sizes and order alone.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -37,7 +39,8 @@ def assign(temporaries: Sequence[Temporary], sizes: Sequence[int]) -> tuple[list
         overlapping = sorted(
             (offsets[j], offsets[j] + -(-max(sizes[j], 1) // ALIGN) * ALIGN)
             for j in placed
-            if temporaries[j].first <= temporaries[i].last and temporaries[i].first <= temporaries[j].last
+            if temporaries[j].first <= temporaries[i].last
+            and temporaries[i].first <= temporaries[j].last
         )
         at = 0
         for start, end in overlapping:

@@ -1,14 +1,15 @@
 """Which nodes get a buffer or a row of their own, and which are composed into their users.
 
-Input: the graph's nodes in order. Output: the set of materialised nodes. Reductions, contractions, kernels and outputs always are.
-An elementwise node is when several materialised users would each repeat an expensive computation, when a broadcast would
-repeat it, or when the composed expression grows too deep; everything else is recomputed where it is needed.
+Input: the graph's nodes in order. Output: the set of materialised nodes. Reductions, contractions,
+kernels and outputs always are. An elementwise node is when several materialised users would each
+repeat an expensive computation, when a broadcast would repeat it, or when the composed expression
+grows too deep; everything else is recomputed where it is needed.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lamella.ir.dim import Size
 from lamella.ir.node import Node
 
 __all__ = ["is_external", "materialised"]
@@ -18,6 +19,7 @@ DEEP = 48  # composed operations in a chain
 WIDE = 160  # composed operations in one expression
 MANY = 8  # distinct materialised users, after which one more makes no difference
 
+REPEATED = ("slide", "unslide")  # movement that reads an element several times
 OWN = ("reduction", "contraction", "kernel")
 
 
@@ -36,9 +38,13 @@ def _cost(node: Node) -> int:
 
 
 def materialised(order: Sequence[Node], outputs: Sequence[Node], fuse: bool = True) -> set[Node]:
-    """The nodes of ``order`` (inputs before users) that are stored; ``fuse=False`` stores every one."""
+    """The nodes of ``order`` (inputs before users) that are stored; ``fuse=False`` stores every
+    one.
+    """
     if not fuse:
-        return {n for n in order if not is_external(n) and (n.op.kind != "leaf" or n in set(outputs))}
+        return {
+            n for n in order if not is_external(n) and (n.op.kind != "leaf" or n in set(outputs))
+        }
     stored = {n for n in order if n.op.kind in OWN and n.value is None}
     stored.update(n for n in outputs if not is_external(n))
     costs = _by_size(order, stored)
@@ -66,7 +72,9 @@ def _by_size(order: Sequence[Node], stored: set[Node]) -> dict[Node, int]:
 
 
 def _by_demand(order: Sequence[Node], stored: set[Node], costs: dict[Node, int]) -> None:
-    """Operands read many times over (by contractions, kernels, gathers' indices, broadcasts) are stored unless cheap."""
+    """Operands read many times over (by contractions, kernels, gathers' indices, broadcasts) are
+    stored unless cheap.
+    """
     for node in order:
         if is_external(node):
             continue
@@ -75,27 +83,26 @@ def _by_demand(order: Sequence[Node], stored: set[Node], costs: dict[Node, int])
             if is_external(source) or source in stored or source.op.kind == "leaf":
                 continue
             limit = None
-            if kind == "contraction" or kind == "kernel":
+            if kind in ("contraction", "kernel"):
                 limit = 1
-            elif name == "gather" and position == 1:
-                limit = CHEAP
-            elif name == "broadcast_to" and _grows(source.size, node.size):
-                limit = CHEAP
-            elif name in ("window", "fold"):
+            elif (name == "gather" and position == 1) or name in REPEATED or (name == "broadcast_to" and source.size != node.size):
                 limit = CHEAP
             if limit is not None and costs[source] > limit:
                 stored.add(_before_movement(source, stored))
 
 
-def _grows(small: Size, large: Size) -> bool:
-    return small != large
-
-
 def _before_movement(node: Node, stored: set[Node]) -> Node:
-    """The node itself, or what it only moves around: storing that keeps the movement free for every user."""
+    """The node itself, or what it only moves around: storing that keeps the movement free for every
+    user.
+    """
     while node.op.kind == "movement" and _cost(node) == 0 and len(node.inputs) == 1:
         source = node.inputs[0]
-        if source in stored or is_external(source) or source.op.kind == "leaf" or source.size != node.size:
+        if (
+            source in stored
+            or is_external(source)
+            or source.op.kind == "leaf"
+            or source.size != node.size
+        ):
             break
         node = source
     return node

@@ -4,6 +4,7 @@ Input: the outputs of a graph and its external inputs in order. Output: a ``Blue
 plain data, which slots each is launched with, and where temporaries live. Nothing here depends on
 the machine but the width of its vectors.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,10 +36,15 @@ PASSES: tuple[tuple[str, str], ...] = (
 
 
 def compile_graph(
-    outputs: Sequence[Node], inputs: Sequence[Node], scalars: Sequence[Node], vector_bytes: int,
-    skip: frozenset[str] = frozenset(), donated: Mapping[int, int] | None = None,
+    outputs: Sequence[Node],
+    inputs: Sequence[Node],
+    scalars: Sequence[Node],
+    vector_bytes: int,
+    skip: frozenset[str] = frozenset(),
+    donated: Mapping[int, int] | None = None,
 ) -> Blueprint:
-    """The program that computes ``outputs`` from the buffers ``inputs`` and the numbers ``scalars``.
+    """The program that computes ``outputs`` from the buffers ``inputs`` and the numbers
+    ``scalars``.
 
     ``skip`` names optional passes of ``PASSES`` to leave out. ``donated`` maps outputs to inputs
     (by number) that the caller gives up where nothing else holds them.

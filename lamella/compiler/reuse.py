@@ -1,8 +1,11 @@
-"""Results written over operands: which output of a kernel may share the memory of which of its inputs.
+"""Results written over operands: which output of a kernel may share the memory of which of its
+inputs.
 
-Input: kernels in order with what their buffers are. Output: for a node, the node whose memory it takes over. That is safe where the kernel reads the
-operand only at the very index it stores to, in the same iteration of every loop, and nothing reads the operand afterwards.
+Input: kernels in order with what their buffers are. Output: for a node, the node whose memory it
+takes over. That is safe where the kernel reads the operand only at the very index it stores to, in
+the same iteration of every loop, and nothing reads the operand afterwards.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +18,9 @@ __all__ = ["in_place", "with_alias"]
 
 
 def in_place(kernel: Kernel) -> dict[str, list[str]]:
-    """For each buffer the kernel only writes, the inputs of its size of element it may share memory with."""
+    """For each buffer the kernel only writes, the inputs of its size of element it may share memory
+    with.
+    """
     stores: dict[str, list[Store]] = {}
     loads: dict[str, list[Load]] = {}
     seen = []

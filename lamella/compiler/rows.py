@@ -1,26 +1,47 @@
-"""Loop nests for groups of elementwise statements and reductions: one pass over the shared outer loops.
+"""Loop nests for groups of elementwise statements and reductions: one pass over the shared outer
+loops.
 
-Input: a group of kind "loops" and the nodes that other kernels need. Output: the grid loop of its kernel. In each outer iteration the members
-run as a sequence of nests; members with the same inner extents share one nest, so that a value is used from a register where it is made. A
-reduction's result is a variable; a row that a later nest needs is kept in local scratch. Lanes run along the innermost inner loop, or along an
-outer loop where memory is contiguous there.
+Input: a group of kind "loops" and the nodes that other kernels need. Output: the grid loop of its
+kernel. In each outer iteration the members run as a sequence of nests; members with the same inner
+extents share one nest, so that a value is used from a register where it is made. A reduction's
+result is a variable; a row that a later nest needs is kept in local scratch. Lanes run along the
+innermost inner loop, or along an outer loop where memory is contiguous there.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from lamella.compiler.blocks import (
-    STRIP, Frame, collapse, frame, lane_cost, load_indices, merged,
+    STRIP,
+    Frame,
+    collapse,
+    frame,
+    lane_cost,
+    load_indices,
+    merged,
 )  # fmt: skip
 from lamella.compiler.fusion import Group
 from lamella.compiler.statements import Statement
 from lamella.compiler.walk import operations
 from lamella.dtypes import DType, int64
 from lamella.ir.dim import Size, product
-from lamella.ir.index import add, coefficient, linearise, mul, substitute
+from lamella.ir.index import Substitution, add, coefficient, linearise, mul
 from lamella.ir.loops import (
-    Accumulate, Alloc, Apply, Const, Declare, Expr, For, Load, Read, Stmt, Store, Var, cast,
+    Accumulate,
+    Alloc,
+    Apply,
+    Const,
+    Declare,
+    Expr,
+    For,
+    Load,
+    Read,
+    Stmt,
+    Store,
+    Var,
+    cast,
 )  # fmt: skip
 from lamella.ir.node import Node
 
@@ -43,14 +64,18 @@ class Entry:
 
 @dataclass(slots=True)
 class Nest:
-    """Inner loops that run one after the other in an outer iteration; no variables: values made once per iteration."""
+    """Inner loops that run one after the other in an outer iteration; no variables: values made
+    once per iteration.
+    """
 
     variables: tuple[Var, ...]
     entries: list[Entry] = field(default_factory=list)
 
 
 class Rows:
-    """Writes one group's kernel. ``temporaries``: members that need a buffer though no other kernel reads them."""
+    """Writes one group's kernel. ``temporaries``: members that need a buffer though no other kernel
+    reads them.
+    """
 
     def __init__(self, group: Group, needed: set[Node]) -> None:
         self.group = group
@@ -70,7 +95,7 @@ class Rows:
             self._enter(statement)
         return self._write()
 
-    # -- placing members in nests --------------------------------------------------------------------------------------
+    # -- placing members in nests ------------------------------------------------------------------
     def _inner_of(self, s: Statement, per_axis: Sequence[Expr]) -> tuple[Expr, ...]:
         taken = set(self.group.axes[s])
         return tuple(e for axis, e in enumerate(per_axis) if axis not in taken)
@@ -79,7 +104,9 @@ class Rows:
         inner = (*self._inner_of(s, s.out), *s.reduce)
         at = self._nest_for(s, inner)
         nest = self._nests[at]
-        variables: dict[Var, Expr] = {s.out[a]: self._outer[q] for q, a in enumerate(self.group.axes[s])}
+        variables: dict[Var, Expr] = {
+            s.out[a]: self._outer[q] for q, a in enumerate(self.group.axes[s])
+        }
         variables |= dict(zip(inner, nest.variables, strict=True))  # type: ignore[arg-type]
         loads = {read.load: read.index for read in s.reads if read.node in self._place}
         nodes = {read.load: read.node for read in s.reads if read.node in self._place}
@@ -89,7 +116,7 @@ class Rows:
                 return new
             return self._inside(nodes[old], tuple(rewrite(i) for i in loads[old]), at, new)
 
-        rewrite = substitute(variables, load)
+        rewrite = Substitution(variables, load)
         second = None if s.second is None else rewrite(s.second)
         value = Const(0, s.node.dtype) if s.value is None else rewrite(s.value)
         count = len(inner) - len(s.reduce)
@@ -117,7 +144,9 @@ class Rows:
         return number
 
     def _keep(self, entry: Entry) -> None:
-        """Room for a row that a later nest may read: local scratch, or a buffer where it is large or of unknown size."""
+        """Room for a row that a later nest may read: local scratch, or a buffer where it is large
+        or of unknown size.
+        """
         size = product(tuple(v.extent for v in entry.inner))  # type: ignore[arg-type]
         node = entry.statement.node
         room = size * node.dtype.itemsize if isinstance(size, int) else SCRATCH
@@ -143,7 +172,7 @@ class Rows:
         row = linearise(inner, tuple(v.extent for v in entry.inner))  # type: ignore[misc]
         return Load(entry.scratch, row, new.dtype, new.mask, new.other)
 
-    # -- writing -------------------------------------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------------------
     def _index(self, entry: Entry) -> Expr:
         """Where the member's element lies in its buffer."""
         s = entry.statement
@@ -159,13 +188,15 @@ class Rows:
             if entry.second is not None:
                 found.append(entry.second)
             if entry.stored or entry.scratch in self._reread:
-                found.append(Load(entry.statement.name, self._index(entry), entry.statement.node.dtype))
+                found.append(
+                    Load(entry.statement.name, self._index(entry), entry.statement.node.dtype)
+                )
         return found
 
     def _write(self) -> For:
         roots = [root for nest in self._nests for root in self._roots(nest)]
         outer, old = merged(collapse(self._outer, roots))
-        settled = substitute(old)
+        settled = Substitution(old)
         inner: list[list[Var]] = []
         for nest in self._nests:
             variables, more = merged(collapse(nest.variables, self._roots(nest)))
@@ -173,11 +204,15 @@ class Rows:
             inner.append(variables)
         lane = self._lane(outer, inner, [settled(root) for root in roots])
         shape = frame(outer, lane, any(inner))
-        final: dict[Var, Expr] = {v: substitute(shape.variables)(e) for v, e in old.items()}
+        final: dict[Var, Expr] = {v: Substitution(shape.variables)(e) for v, e in old.items()}
         final |= {v: e for v, e in shape.variables.items() if v not in final}
-        finish = substitute(final, lambda _, new: _strip_row(new, shape))
+        finish = Substitution(final, lambda _, new: _strip_row(new, shape))
         body = self._allocs(shape)
-        statements = [s for nest, vs in zip(self._nests, inner, strict=True) for s in self._nest(nest, vs, shape, finish)]
+        statements = [
+            s
+            for nest, vs in zip(self._nests, inner, strict=True)
+            for s in self._nest(nest, vs, shape, finish)
+        ]
         if shape.lane is not None:
             statements = [For(shape.lane, "lanes", tuple(statements))]
         self.work = self._estimate() * shape.block
@@ -201,10 +236,14 @@ class Rows:
                 if entry.scratch in self._reread and entry.scratch is not None:
                     size = product(tuple(v.extent for v in entry.inner))  # type: ignore[arg-type]
                     dtype = entry.statement.node.dtype
-                    result.append(Alloc(entry.scratch, dtype, max(1, int(size) * shape.block), "local"))
+                    result.append(
+                        Alloc(entry.scratch, dtype, max(1, int(size) * shape.block), "local")
+                    )
         return result
 
-    def _nest(self, nest: Nest, variables: list[Var], shape: Frame, finish: substitute) -> list[Stmt]:
+    def _nest(
+        self, nest: Nest, variables: list[Var], shape: Frame, finish: Substitution
+    ) -> list[Stmt]:
         before: list[Stmt] = []
         inside: list[Stmt] = []
         after: list[Stmt] = []
@@ -219,7 +258,8 @@ class Rows:
                 store = Store(s.name, finish(self._index(entry)), value)
                 (after if s.kind == "fold" else inside).append(store)
             if entry.scratch in self._reread and entry.scratch is not None:
-                row = linearise(entry.inner, tuple(v.extent for v in entry.inner))  # type: ignore[misc]
+                # type: ignore[misc]
+                row = linearise(entry.inner, tuple(v.extent for v in entry.inner))
                 place = _strip_row(Load(entry.scratch, finish(row), s.node.dtype), shape)
                 inside.append(Store(entry.scratch, place.index, value))
         if not inside:

@@ -1,9 +1,12 @@
 """Statements: each materialised node as a loop-free definition over named index variables.
 
-Input: the graph and its materialised nodes. Output: one :class:`Statement` a node, in order. A statement says: for every value of
-``out`` (one variable per axis), the node's element is ``value``; or, for a reduction, the fold of ``value`` over ``reduce``. Contractions
-carry their two factors apart, kernels only the nodes they read.
+Input: the graph and its materialised nodes. Output: one :class:`Statement` a node, in order. A
+statement says: for every value of
+``out`` (one variable per axis), the node's element is ``value``; or, for a reduction, the fold of
+``value`` over ``reduce``. Contractions carry their two factors apart, kernels only the nodes they
+read.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +43,9 @@ class Tiles:
 
 @dataclass(slots=True, eq=False)
 class Statement:
-    """The definition of one materialised node; ``number`` orders statements, ``name`` is the node's buffer."""
+    """The definition of one materialised node; ``number`` orders statements, ``name`` is the node's
+    buffer.
+    """
 
     number: int
     node: Node
@@ -53,7 +58,8 @@ class Statement:
     fold: tuple[str, Const] | None = None
     tiles: Tiles | None = None
     reads: list[ReadOf] = field(default_factory=list)
-    sources: list[Node] = field(default_factory=list)  # every materialised or external node it depends on
+    # every materialised or external node it depends on
+    sources: list[Node] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -86,7 +92,9 @@ def build(order: Sequence[Node], outputs: Sequence[Node], stored: set[Node]) -> 
     return Program(statements, names, params, list(outputs))
 
 
-def _statement(number: int, node: Node, names: Mapping[Node, str], params: Mapping[Node, str]) -> Statement:
+def _statement(
+    number: int, node: Node, names: Mapping[Node, str], params: Mapping[Node, str]
+) -> Statement:
     elements = Elements(names, params)
     statement = Statement(number, node, names[node], "map")
     kind = node.op.kind
@@ -167,7 +175,11 @@ def _as_fold(statement: Statement, tiles: Tiles) -> None:
     statement.reduce = tiles.k
     statement.value = Apply("mul", (cast(tiles.left), cast(tiles.right)), accumulate)
     zero = 0.0 if accumulate.kind == "f" else 0
-    statement.fold = ("or", Const(False, accumulate)) if accumulate.kind == "b" else ("add", Const(zero, accumulate))
+    statement.fold = (
+        ("or", Const(False, accumulate))
+        if accumulate.kind == "b"
+        else ("add", Const(zero, accumulate))
+    )
     if accumulate.kind == "b":
         statement.value = Apply("and", (cast(tiles.left), cast(tiles.right)), accumulate)
     statement.tiles = None

@@ -1,10 +1,15 @@
-"""The tiled schedule of contractions: packed panels, a register tile, and the elementwise tail on each finished tile.
+"""The tiled schedule of contractions: packed panels, a register tile, and the elementwise tail on
+each finished tile.
 
-Input: a group of kind "tiles": one contraction and the elementwise statements on its result. Output: its kernel's grid loop. A grid iteration makes one
-``rows x columns`` tile of the result: for each block of k it packs a panel of the left and of the right factor (whatever expressions they are:
-transposed, cast, gathered from an image) into local scratch with zeros beyond the edges, multiplies them in register tiles, and adds to the tile in
-scratch; at the end the tail is computed from the tile and stored. The order of every sum depends on sizes alone.
+Input: a group of kind "tiles": one contraction and the elementwise statements on its result.
+Output: its kernel's grid loop. A grid iteration makes one
+``rows x columns`` tile of the result: for each block of k it packs a panel of the left and of the
+right factor (whatever expressions they are:
+transposed, cast, gathered from an image) into local scratch with zeros beyond the edges, multiplies
+them in register tiles, and adds to the tile in scratch; at the end the tail is computed from the
+tile and stored. The order of every sum depends on sizes alone.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -16,10 +21,31 @@ from lamella.compiler.walk import expressions
 from lamella.dtypes import DType
 from lamella.ir.dim import Size, product
 from lamella.ir.index import (
-    TRUE, add, both, coefficient, floordiv, linearise, lt, minimum, mul, parts, split_linear, substitute,
+    TRUE,
+    Substitution,
+    add,
+    both,
+    coefficient,
+    floordiv,
+    linearise,
+    lt,
+    minimum,
+    mul,
+    parts,
+    split_linear,
 )  # fmt: skip
 from lamella.ir.loops import (
-    Alloc, Apply, Const, Expr, For, Load, LoopKind, Stmt, Store, Var, cast,
+    Alloc,
+    Apply,
+    Const,
+    Expr,
+    For,
+    Load,
+    LoopKind,
+    Stmt,
+    Store,
+    Var,
+    cast,
 )  # fmt: skip
 from lamella.ir.node import Node
 
@@ -37,13 +63,18 @@ class Shape:
     depth: int
 
 
-LOCAL = 224 * 1024  # bytes of scratch a tile may use: most of a core's second-level cache on small machines
+# bytes of scratch a tile may use: most of a core's second-level cache on small machines
+LOCAL = 224 * 1024
 
 
 def choose(vector_bytes: int, dtype: DType, m: Size, n: Size, k: Size, batch: Size) -> Shape:
     """The schedule for a machine's vectors and a problem's size."""
     lanes = max(1, vector_bytes // dtype.itemsize)
-    rows, columns = (12, 2 * lanes) if vector_bytes >= 64 else ((6, 2 * lanes) if vector_bytes == 32 else (4, 2 * lanes))
+    rows, columns = (
+        (12, 2 * lanes)
+        if vector_bytes >= 64
+        else ((6, 2 * lanes) if vector_bytes == 32 else (4, 2 * lanes))
+    )
     if isinstance(m, int):
         rows = max(1, min(rows, m)) if m < rows else _even_rows(m, rows)
     depth = 256 if not isinstance(k, int) else max(1, min(256, k))
@@ -72,7 +103,9 @@ def _even_rows(m: int, rows: int) -> int:
     return max(1, -(-m // panels))
 
 
-def _bytes(rows: int, columns: int, row_panels: int, column_panels: int, depth: int, dtype: DType) -> int:
+def _bytes(
+    rows: int, columns: int, row_panels: int, column_panels: int, depth: int, dtype: DType
+) -> int:
     left, right = rows * row_panels * depth, columns * column_panels * depth
     return (left + right + rows * row_panels * columns * column_panels) * dtype.itemsize
 
@@ -95,18 +128,25 @@ class TileKernel:
         self.shape = choose(vector_bytes, self.dtype, m, n, k, batch)
         self.work: Size = 1
 
-    # -- helpers -------------------------------------------------------------------------------------------------------
-    def _loader(self, value: Expr, axes: Sequence[tuple[tuple[Var, ...], Expr]], inside: Expr) -> Expr:
-        """A factor's element with its axes at the given linear positions, zero where not ``inside``."""
+    # -- helpers -----------------------------------------------------------------------------------
+    def _loader(
+        self, value: Expr, axes: Sequence[tuple[tuple[Var, ...], Expr]], inside: Expr
+    ) -> Expr:
+        """A factor's element with its axes at the given linear positions, zero where not
+        ``inside``.
+        """
         variables: dict[Var, Expr] = {}
         for names, position in axes:
-            variables.update(zip(names, split_linear(position, tuple(v.extent for v in names)), strict=True))  # type: ignore[misc]
+            # type: ignore[misc]
+            variables.update(
+                zip(names, split_linear(position, tuple(v.extent for v in names)), strict=True)
+            )
 
         def load(_: Load, new: Load) -> Load:
             mask = inside if new.mask is None else both(inside, new.mask)
             return Load(new.buffer, new.index, new.dtype, None if mask == TRUE else mask, new.other)
 
-        return cast(substitute(variables, load)(value), self.dtype)
+        return cast(Substitution(variables, load)(value), self.dtype)
 
     def grid(self) -> For:
         """The kernel's grid loop."""
@@ -173,10 +213,12 @@ class TileKernel:
     def _inside(self, position: Expr, size: Size, step: int) -> Expr:
         return TRUE if isinstance(size, int) and size % step == 0 else lt(position, size)
 
-    def _pack_loops(self, name: str, place: Expr, value: Expr, k: Var, across: Var) -> tuple[Stmt, ...]:
+    def _pack_loops(
+        self, name: str, place: Expr, value: Expr, k: Var, across: Var
+    ) -> tuple[Stmt, ...]:
         """Lanes along the axis that memory is contiguous in."""
         store = (Store(name, place, value),)
-        loads = [e for e in _loads(value)]
+        loads = _loads(value)
         along_k = bool(loads) and all(coefficient(e.index, k) == 1 for e in loads)
         if along_k and not all(coefficient(e.index, across) in (0, 1) for e in loads):
             return (For(across, "serial", (For(k, "lanes", store),)),)
@@ -200,7 +242,11 @@ class TileKernel:
         step = Store(acc, at, _multiply_add(left, right, Load(acc, at, self.dtype)))
         row = add(mul(pi, s.rows), i2)
         place = add(mul(row, width), mul(pj, s.columns), j2)
-        total = Apply("add", (Load("tile", place, self.dtype), Load(acc, add(mul(i2, s.columns), j2), self.dtype)), self.dtype)
+        total = Apply(
+            "add",
+            (Load("tile", place, self.dtype), Load(acc, add(mul(i2, s.columns), j2), self.dtype)),
+            self.dtype,
+        )
         return For(pj, "serial", (
             For(pi, "serial", (
                 Alloc(acc, self.dtype, s.rows * s.columns, "register"),
@@ -210,7 +256,7 @@ class TileKernel:
             )),
         ))  # fmt: skip
 
-    # -- the tail ------------------------------------------------------------------------------------------------------
+    # -- the tail ----------------------------------------------------------------------------------
     def _tail(self, batch: Expr, row0: Expr, column0: Expr) -> list[Stmt]:
         """Every member's element from the finished tile, row by row."""
         s, t = self.shape, self.tiles
@@ -221,8 +267,11 @@ class TileKernel:
         axes = ((t.batch, batch), (t.m, add(row0, i)), (t.n, add(column0, j)))
         variables: dict[Var, Expr] = {}
         for names, position in axes:
-            variables.update(zip(names, split_linear(position, tuple(v.extent for v in names)), strict=True))  # type: ignore[misc]
-        index = tuple(substitute(variables)(e) for e in t.index)
+            # type: ignore[misc]
+            variables.update(
+                zip(names, split_linear(position, tuple(v.extent for v in names)), strict=True)
+            )
+        index = tuple(Substitution(variables)(e) for e in t.index)
         tile = Load("tile", add(mul(i, width), j), self.dtype)
         values: dict[str, Expr] = {self.first.name: cast(tile, self.first.node.dtype)}
         stores: list[Stmt] = []
@@ -230,7 +279,9 @@ class TileKernel:
             if member is not self.first:
                 values[member.name] = self._member(member, index, values)
             if member.node in self.needed:
-                stores.append(Store(member.name, linearise(index, member.node.shape), values[member.name]))
+                stores.append(
+                    Store(member.name, linearise(index, member.node.shape), values[member.name])
+                )
         lanes_over_rows = self._contiguous_rows(stores, i, j)
         inner, outer = (i, j) if lanes_over_rows else (j, i)
         return [For(outer, "serial", (For(inner, "lanes", tuple(stores)),))]
@@ -250,7 +301,7 @@ class TileKernel:
             return values[new.buffer] if new.buffer in inside else new
 
         value = member.value
-        return Const(0, member.node.dtype) if value is None else substitute(variables, load)(value)
+        return Const(0, member.node.dtype) if value is None else Substitution(variables, load)(value)
 
     def _contiguous_rows(self, stores: Sequence[Stmt], i: Var, j: Var) -> bool:
         indices = [s.index for s in stores if isinstance(s, Store)]

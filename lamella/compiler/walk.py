@@ -1,11 +1,24 @@
 """Walks over loop IR: what a kernel mentions, in order of first mention."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
 from lamella.ir.dim import Dim, symbols
 from lamella.ir.loops import (
-    Accumulate, Apply, Assign, Declare, Expr, For, If, Linear, Load, Param, Stmt, Store, Var,
+    Accumulate,
+    Apply,
+    Assign,
+    Declare,
+    Expr,
+    For,
+    If,
+    Linear,
+    Load,
+    Param,
+    Stmt,
+    Store,
+    Var,
 )  # fmt: skip
 
 __all__ = [
@@ -64,7 +77,9 @@ def expressions(roots: Iterable[Expr]) -> Iterator[Expr]:
 
 
 def affine_forms(roots: Iterable[Expr]) -> list[Expr]:
-    """The maximal indices (``Linear`` or lone ``Var``) that occur below ``roots``: where loop variables are used."""
+    """The maximal indices (``Linear`` or lone ``Var``) that occur below ``roots``: where loop
+    variables are used.
+    """
     found: list[Expr] = []
     seen: set[int] = set()
     stack = list(roots)

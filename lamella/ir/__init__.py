@@ -1,0 +1,1 @@
+"""The intermediate representations: graphs of nodes, and loops over scalar functions."""

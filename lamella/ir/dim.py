@@ -1,11 +1,13 @@
 """Symbolic sizes: polynomials over named sizes, with integer coefficients.
 
-A shape is a tuple of ``int`` or :class:`Dim`. A ``Dim`` never equals an ``int``: arithmetic that cancels to a constant
-returns a plain ``int`` instead, so ``isinstance(size, Dim)`` says "known only at run time". Every symbol stands for a
-size >= 0 bound when a program runs; equality is structural, so two sizes are equal only if they must always be.
-Invariant: ``terms`` maps a monomial (sorted tuple of factors) to a non-zero coefficient. A factor is a symbol's name or a
-:class:`Quotient` (an inexact floor division).
+A shape is a tuple of ``int`` or :class:`Dim`. A ``Dim`` never equals an ``int``: arithmetic that
+cancels to a constant returns a plain ``int`` instead, so ``isinstance(size, Dim)`` says "known only
+at run time". Every symbol stands for a size >= 0 bound when a program runs; equality is structural,
+so two sizes are equal only if they must always be. Invariant: ``terms`` maps a monomial (sorted
+tuple of factors) to a non-zero coefficient. A factor is a symbol's name or a :class:`Quotient` (an
+inexact floor division).
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -13,7 +15,18 @@ from dataclasses import dataclass
 
 from lamella.errors import ShapeError
 
-__all__ = ["Dim", "Quotient", "Shape", "Size", "bind", "ceildiv", "product", "symbols", "typical", "unify"]
+__all__ = [
+    "Dim",
+    "Quotient",
+    "Shape",
+    "Size",
+    "bind",
+    "ceildiv",
+    "product",
+    "symbols",
+    "typical",
+    "unify",
+]
 
 
 @dataclass(frozen=True, order=True)
@@ -33,7 +46,7 @@ Monomial = tuple[Factor, ...]
 
 
 class Dim:
-    """A size known only at run time: ``Dim("n")``, ``2 * n + 1``, ``n * m``, ``(n - 3) // 2 + 1``."""
+    """A size known only at run time: ``Dim("n")``, ``2 * n + 1``, ``n * m``, ``(n - 3) // 2``."""
 
     __slots__ = ("_hash", "terms")
 
@@ -91,8 +104,10 @@ class Dim:
 
     def __int__(self) -> int:
         raise ShapeError(
-            f"[Dim] the size {self} is known only when the program runs, so it has no Python value here; "
-            "leave that axis out of dynamic=... or write the computation with shapes instead of numbers"
+            f"[Dim] the size {self} is known only when the program runs, so it has no Python "
+            "value here; "
+            "leave that axis out of dynamic=... or write the computation with shapes instead of "
+            "numbers"
         )
 
     __index__ = __int__
@@ -157,7 +172,9 @@ def _cancel(monomial: Monomial, by: Monomial) -> Monomial | None:
 
 
 def _divide(a: Size, b: Size) -> Size:
-    """Exact when every term divides (by one monomial); else a :class:`Quotient` (integer divisors only)."""
+    """Exact when every term divides (by one monomial); else a :class:`Quotient` (integer divisors
+    only).
+    """
     if a == b:
         return 1
     divisor = _terms(b)
@@ -180,7 +197,8 @@ def _divide(a: Size, b: Size) -> Size:
             quotient = Quotient(f"(({remainder})//{scale})", remainder, scale)
             return _add(_make(whole), Dim({(quotient,): 1}))
     raise ShapeError(
-        f"[Dim] {a} // {b} has no exact form before the program runs; leave one of these axes out of dynamic=..."
+        f"[Dim] {a} // {b} has no exact form before the program runs; leave one of these axes out "
+        "of dynamic=..."
     )
 
 
@@ -238,7 +256,8 @@ def bind(size: Size, values: Mapping[str, int]) -> int:
 
 
 def unify(pattern: Shape, shape: tuple[int, ...], values: dict[str, int]) -> bool:
-    """Match plain sizes against a pattern of sizes, adding what each lone symbol must be to ``values``.
+    """Match plain sizes against a pattern of sizes, adding what each lone symbol must be to
+    ``values``.
 
     >>> found = {}; unify((Dim("n"), 3), (5, 3), found), found
     (True, {'n': 5})
@@ -255,7 +274,8 @@ def unify(pattern: Shape, shape: tuple[int, ...], values: dict[str, int]) -> boo
 
 
 def typical(size: Size) -> int:
-    """A number for a size known only later, good enough to estimate work by: every symbol counts as 256.
+    """A number for a size known only later, good enough to estimate work by: every symbol counts as
+    256.
 
     >>> typical(2 * Dim("n"))
     512

@@ -1,9 +1,12 @@
-"""Index arithmetic: int64 expressions in a normal form, simplified with what is known of their ranges.
+"""Index arithmetic: int64 expressions in a normal form, simplified with what is known of their
+ranges.
 
-Input: loop variables, constants, sizes and other index expressions. Output: expressions whose affine part is one ``Linear``
-record, so that strides can be read off. A loop variable lies in ``[0, extent)``, every symbolic size is >= 0; from these bounds
-divisions and remainders that reshaping introduces disappear wherever they can be proved redundant.
+Input: loop variables, constants, sizes and other index expressions. Output: expressions whose
+affine part is one ``Linear`` record, so that strides can be read off. A loop variable lies in ``[0,
+extent)``, every symbolic size is >= 0; from these bounds divisions and remainders that reshaping
+introduces disappear wherever they can be proved redundant.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -15,8 +18,8 @@ from lamella.ir.dim import Dim, Quotient, Size
 from lamella.ir.loops import Apply, Const, Expr, Linear, Load, Var
 
 __all__ = [
-    "TRUE", "add", "both", "bounds", "coefficient", "constant", "floordiv", "linearise", "lt", "minimum", "mod", "mul", "parts",
-    "split_linear", "strides", "sub", "substitute",
+    "TRUE", "Substitution", "add", "both", "bounds", "coefficient", "constant", "floordiv",
+    "linearise", "lt", "minimum", "mod", "mul", "parts", "split_linear", "strides", "sub",
 ]  # fmt: skip
 
 TRUE = Const(True, bool_)
@@ -46,7 +49,9 @@ def parts(value: Expr | Size) -> tuple[Size, Terms]:
 
 
 def _text(term: Expr) -> str:
-    """Sorts terms: variables by name, quotients and remainders by their text, the rest after them as they come."""
+    """Sorts terms: variables by name, quotients and remainders by their text, the rest after them
+    as they come.
+    """
     if isinstance(term, Var):
         return term.name
     if isinstance(term, Linear):
@@ -91,7 +96,7 @@ def add(*values: Expr | Size) -> Expr:
 
 
 def _recombine(const: Size, terms: Terms) -> Size:
-    """c * (x // d) * d + c * (x mod d) = c * x."""
+    """C * (x // d) * d + c * (x mod d) = c * x."""
     for term in [t for t in terms if isinstance(t, Apply) and t.op == "mod"]:
         scale = terms.get(term, 0)
         quotient = Apply("floordiv", term.args, int64)
@@ -154,7 +159,9 @@ def _term_bounds(term: Expr) -> tuple[Bound, Bound]:
         low, high = bounds(term.args[0])
         if isinstance(divisor, int) and divisor > 0:
             return (
-                low // divisor if isinstance(low, int) else (0 if low is not None and _nonnegative(low) else None),
+                low // divisor
+                if isinstance(low, int)
+                else (0 if low is not None and _nonnegative(low) else None),
                 high // divisor if isinstance(high, int) else None,
             )
         return (0 if low is not None and _nonnegative(low) else None), None
@@ -180,7 +187,9 @@ def bounds(value: Expr | Size) -> tuple[Bound, Bound]:
 def _within(value: Expr, size: Size) -> bool:
     """Whether 0 <= value < size is certain."""
     low, high = bounds(value)
-    return low is not None and high is not None and _nonnegative(low) and _nonnegative(size - 1 - high)
+    return (
+        low is not None and high is not None and _nonnegative(low) and _nonnegative(size - 1 - high)
+    )
 
 
 def _exact(a: Size, b: Size) -> Size | None:
@@ -194,7 +203,7 @@ def _exact(a: Size, b: Size) -> Size | None:
 
 
 def _divide_out(value: Expr | Size, by: Size) -> tuple[Expr, Expr]:
-    """value = whole * by + rest, the terms divisible by ``by`` taken into ``whole``."""
+    """Value = whole * by + rest, the terms divisible by ``by`` taken into ``whole``."""
     const, terms = parts(value)
     whole: Terms = {}
     rest: Terms = {}
@@ -214,7 +223,9 @@ def _divide_out(value: Expr | Size, by: Size) -> tuple[Expr, Expr]:
 
 
 def _coarse(value: Expr, by: Size) -> tuple[Expr, Expr, int] | None:
-    """value = coarse * g + fine with 0 <= fine < g, for the greatest such g > 1 that divides ``by``."""
+    """Value = coarse * g + fine with 0 <= fine < g, for the greatest such g > 1 that divides
+    ``by``.
+    """
     const, terms = parts(value)
     if not isinstance(by, int) or not isinstance(const, int):
         return None
@@ -222,14 +233,18 @@ def _coarse(value: Expr, by: Size) -> tuple[Expr, Expr, int] | None:
         if g == 1:
             return None
         coarse = {t: c // g for t, c in terms.items() if isinstance(c, int) and c % g == 0}
-        fine = _build(const % g, {t: c for t, c in terms.items() if not (isinstance(c, int) and c % g == 0)})
+        fine = _build(
+            const % g, {t: c for t, c in terms.items() if not (isinstance(c, int) and c % g == 0)}
+        )
         if _within(fine, g):
             return _build(const // g, coarse), fine, g
     return None
 
 
 def floordiv(value: Expr | Size, by: Size) -> Expr:
-    """``value // by`` rounded down; ``by`` > 0 (a division by a size of 0 belongs to an empty loop)."""
+    """``value // by`` rounded down; ``by`` > 0 (a division by a size of 0 belongs to an empty
+    loop).
+    """
     if by == 1 or by == 0:
         return _as_expr(value) if by == 1 else ZERO
     whole, rest = _divide_out(value, by)
@@ -338,18 +353,23 @@ def _mentions(value: Expr, var: Var) -> bool:
     if isinstance(value, Apply):
         return any(_mentions(a, var) for a in value.args)
     if isinstance(value, Load):
-        return _mentions(value.index, var) or (value.mask is not None and _mentions(value.mask, var))
+        return _mentions(value.index, var) or (
+            value.mask is not None and _mentions(value.mask, var)
+        )
     return False
 
 
-class substitute:
-    """Rewrites expressions: variables by ``variables``, loads by ``load`` (given the load with its index rewritten).
+class Substitution:
+    """Rewrites expressions: variables by ``variables``, loads by ``load`` (given the load with its
+    index rewritten).
 
     One instance shares its memory between calls, so that common parts stay common.
     """
 
     def __init__(
-        self, variables: Mapping[Var, Expr], load: Callable[[Load, Load], Expr] = lambda old, new: new
+        self,
+        variables: Mapping[Var, Expr],
+        load: Callable[[Load, Load], Expr] = lambda old, new: new,
     ) -> None:
         self.variables = variables
         self.load = load
@@ -371,7 +391,9 @@ class substitute:
             return add(value.const, *(mul(self(t), c) for c, t in value.terms))
         if isinstance(value, Load):
             mask = None if value.mask is None else self(value.mask)
-            return self.load(value, Load(value.buffer, self(value.index), value.dtype, mask, value.other))
+            return self.load(
+                value, Load(value.buffer, self(value.index), value.dtype, mask, value.other)
+            )
         if isinstance(value, Apply):
             args = tuple(self(a) for a in value.args)
             if value.op in ("floordiv", "mod") and value.dtype is int64:

@@ -1,10 +1,13 @@
 """The graph: immutable nodes, each one primitive applied to other nodes.
 
-A ``Node`` is a primitive, its inputs, and the shape and dtype of its value. Sizes live in ``shape`` alone: a primitive's
-own parameters never repeat them, so that a program can be reused for other sizes. ``value`` is the one thing that
-changes: ``None`` while the node is pending, a buffer once it is computed, a Python number for scalar leaves.
-``tracked`` says that a derivative may later be asked for through this node, so evaluation keeps its inputs.
+A ``Node`` is a primitive, its inputs, and the shape and dtype of its value. Sizes live in ``shape``
+alone: a primitive's own parameters never repeat them, so that a program can be reused for other
+sizes. ``value`` is the one thing that changes: ``None`` while the node is pending, a buffer once it
+is computed, a Python number for scalar leaves.
+``tracked`` says that a derivative may later be asked for through this node, so evaluation keeps its
+inputs.
 """
+
 from __future__ import annotations
 
 import threading
@@ -35,7 +38,12 @@ class Node:
     __slots__ = ("__weakref__", "dtype", "inputs", "op", "shape", "site", "tracked", "value")
 
     def __init__(
-        self, op: Primitive, inputs: tuple[Node, ...], shape: Shape, dtype: DType, tracked: bool = False
+        self,
+        op: Primitive,
+        inputs: tuple[Node, ...],
+        shape: Shape,
+        dtype: DType,
+        tracked: bool = False,
     ) -> None:
         self.op = op
         self.inputs = inputs
@@ -43,7 +51,9 @@ class Node:
         self.dtype = dtype
         self.tracked = tracked
         self.value: object = None  # None (pending) | Buffer | bool | int | float
-        self.site: str | None = None  # "file.py:12", only for operations that may fail when they run
+        self.site: str | None = (
+            None  # "file.py:12", only for operations that may fail when they run
+        )
 
     @property
     def ndim(self) -> int:
@@ -60,7 +70,9 @@ class Node:
 
 
 def make(op: Primitive, inputs: tuple[Node, ...], shape: Shape, dtype: DType) -> Node:
-    """A new node that is tracked when an input is and gradients are being recorded (floating point only)."""
+    """A new node that is tracked when an input is and gradients are being recorded (floating point
+    only).
+    """
     node = Node(op, inputs, shape, dtype)
     if dtype.kind == "f" and gradient_mode.enabled:
         for source in inputs:
@@ -71,7 +83,8 @@ def make(op: Primitive, inputs: tuple[Node, ...], shape: Shape, dtype: DType) ->
 
 
 def topological(outputs: Iterable[Node], stop: Sequence[Node] = ()) -> list[Node]:
-    """Every node the outputs depend on, inputs before users; the inputs of ``stop`` nodes are not entered.
+    """Every node the outputs depend on, inputs before users; the inputs of ``stop`` nodes are not
+    entered.
 
     Nodes that hold a value are leaves: their inputs are not entered either.
     """
@@ -89,5 +102,7 @@ def topological(outputs: Iterable[Node], stop: Sequence[Node] = ()) -> list[Node
         done.add(id(node))
         stack.append((node, True))
         if node.value is None and id(node) not in border:
-            stack.extend((source, False) for source in reversed(node.inputs) if id(source) not in done)
+            stack.extend(
+                (source, False) for source in reversed(node.inputs) if id(source) not in done
+            )
     return order

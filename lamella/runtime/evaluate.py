@@ -1,9 +1,13 @@
-"""Values for pending nodes: finds or makes the program of their graph, runs it, and leaves a buffer in each.
+"""Values for pending nodes: finds or makes the program of their graph, runs it, and leaves a buffer
+in each.
 
-Input: nodes. Output: ``node.value`` is set; a node that no derivative can need again forgets its inputs. Programs are kept by the structure of the graph:
-primitives, connections and dtypes, without the numbers of scalar leaves. The first program of a structure is for its exact sizes; when other sizes
-come, those that differ become run-time extents of a second program.
+Input: nodes. Output: ``node.value`` is set; a node that no derivative can need again forgets its
+inputs. Programs are kept by the structure of the graph:
+primitives, connections and dtypes, without the numbers of scalar leaves. The first program of a
+structure is for its exact sizes; when other sizes come, those that differ become run-time extents
+of a second program.
 """
+
 from __future__ import annotations
 
 import threading
@@ -23,6 +27,7 @@ from lamella.runtime import buffer as memory
 from lamella.runtime.buffer import Buffer
 from lamella.runtime.launch import pack_scalar
 from lamella.runtime.program import Executable, target
+from lamella.runtime.report import report
 
 __all__ = ["compiled_count", "compile_program", "evaluate", "forget_programs", "too_large"]
 
@@ -31,7 +36,9 @@ Pattern = tuple[tuple[int | str, ...], ...]
 
 @dataclass(slots=True)
 class Structure:
-    """What is known of graphs that differ in sizes alone: the sizes seen, and programs with some of them open."""
+    """What is known of graphs that differ in sizes alone: the sizes seen, and programs with some of
+    them open.
+    """
 
     patterns: list[tuple[Pattern, Executable]] = field(default_factory=list)
     last: Pattern | None = None
@@ -40,7 +47,9 @@ class Structure:
 
 @dataclass(slots=True)
 class Graph:
-    """A pending graph laid out for look-up: ``order`` has inputs before users, ``shapes`` are theirs."""
+    """A pending graph laid out for look-up: ``order`` has inputs before users, ``shapes`` are
+    theirs.
+    """
 
     order: list[Node]
     key: tuple[object, ...]  # everything but shapes
@@ -113,8 +122,7 @@ def _lay_out(roots: Sequence[Node]) -> Graph:
         stack.pop()
         kind = type(node.op)
         key.append(kind if _without_fields.get(kind) or _is_bare(kind) else node.op)
-        for source in node.inputs:
-            key.append(number[source])
+        key.extend([number[source] for source in node.inputs])
         key.append(node.dtype.name)
         number[node] = len(order)
         order.append(node)
@@ -170,7 +178,9 @@ OWN: Final = ("reduction", "contraction", "kernel")
 
 
 def _residuals(roots: Sequence[Node]) -> list[Node]:
-    """Expensive forward values that a later backward pass will read: kept unless this graph is that pass."""
+    """Expensive forward values that a later backward pass will read: kept unless this graph is that
+    pass.
+    """
     if not any(root.tracked for root in roots):
         return []
     found: list[Node] = []
@@ -240,7 +250,7 @@ def _match(pattern: Pattern, shapes: Sequence[tuple[int, ...]]) -> dict[str, int
 def _open(
     structure: Structure, graph: Graph, roots: Sequence[Node]
 ) -> tuple[Executable, tuple[int, ...]] | None:
-    """A program in which the sizes that differ from those seen before are known only at run time."""
+    """A program in which the sizes that differ from those seen before are open."""
     if structure.closed or structure.last is None or not config.optimize:
         return None
     names: dict[tuple[int | str, int], str] = {}
@@ -265,7 +275,9 @@ def _open(
 def _compile_open(graph: Graph, roots: Sequence[Node], pattern: Pattern) -> Executable:
     new: dict[Node, Node] = {}
     for node, wanted in zip(graph.order, pattern, strict=True):
-        shape: tuple[Size, ...] = tuple(Dim(size) if isinstance(size, str) else size for size in wanted)
+        shape: tuple[Size, ...] = tuple(
+            Dim(size) if isinstance(size, str) else size for size in wanted
+        )
         sources = () if node.value is not None else tuple(new[source] for source in node.inputs)
         copy = Node(node.op, sources, shape, node.dtype)
         copy.value, copy.site = node.value, node.site
@@ -276,7 +288,9 @@ def _compile_open(graph: Graph, roots: Sequence[Node], pattern: Pattern) -> Exec
 
 
 def compile_program(
-    roots: Sequence[Node], inputs: Sequence[Node], scalars: Sequence[Node],
+    roots: Sequence[Node],
+    inputs: Sequence[Node],
+    scalars: Sequence[Node],
     donated: Mapping[int, int] | None = None,
 ) -> Executable:
     """The program of ``roots`` with the given leaves as its arguments, in order.
@@ -291,23 +305,27 @@ def compile_program(
     blueprint = compile_graph(roots, inputs, scalars, target().vector_bytes, skip, donated)
     made = Executable(blueprint)
     _compiled += 1
-    if config.debug >= 1:
-        milliseconds = 1e3 * (time.perf_counter() - started)
-        print(f"program: {len(blueprint.steps)} launches, {len(blueprint.kernels)} kernels, {milliseconds:.1f} ms")
+    milliseconds = 1e3 * (time.perf_counter() - started)
+    counts = f"{len(blueprint.steps)} launches, {len(blueprint.kernels)} kernels"
+    report(1, f"program: {counts}, {milliseconds:.1f} ms")
     return made
 
 
-def _run(graph: Graph, roots: Sequence[Node], executable: Executable, symbols: tuple[int, ...]) -> None:
+def _run(
+    graph: Graph, roots: Sequence[Node], executable: Executable, symbols: tuple[int, ...]
+) -> None:
     at = executable.fixed or executable.bind(symbols)
     try:
         made = [memory.empty(nbytes) for nbytes in at.nbytes]
     except MemoryError as error:
         raise too_large(roots, error) from None
     inputs = [node.value.ptr for node in graph.inputs]  # type: ignore[attr-defined]
-    words = [pack_scalar(node.value, node.dtype) for node in graph.scalars]  # type: ignore[arg-type]
+    # type: ignore[arg-type]
+    words = [pack_scalar(node.value, node.dtype) for node in graph.scalars]
     executable.run(inputs, words, [b.ptr for b in made], at)
     for i, source in executable.blueprint.same.items():
-        made[i] = made[source] if source >= 0 else graph.inputs[-1 - source].value  # type: ignore[call-overload]
+        # type: ignore[call-overload]
+        made[i] = made[source] if source >= 0 else graph.inputs[-1 - source].value
     for node, value in zip(roots, made, strict=True):
         _settle(node, value)
 
@@ -319,7 +337,9 @@ def too_large(roots: Sequence[Node], error: MemoryError) -> OutOfMemoryError:
         return int(node.size) * node.dtype.itemsize
 
     largest = sorted(roots, key=nbytes, reverse=True)[:3]
-    named = ", ".join(f"{n.dtype.name}{list(n.shape)} of {nbytes(n) / 2**20:,.1f} MiB" for n in largest)
+    named = ", ".join(
+        f"{n.dtype.name}{list(n.shape)} of {nbytes(n) / 2**20:,.1f} MiB" for n in largest
+    )
     return OutOfMemoryError(
         f"[evaluate] the results do not fit in memory (the largest tensors: {named}); "
         f"use smaller batches or sizes ({error})"

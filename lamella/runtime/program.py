@@ -1,9 +1,11 @@
 """Executable programs: a blueprint whose kernels are machine code, ready to run on buffers.
 
-Input: a :class:`~lamella.compiler.blueprint.Blueprint`. Output: :class:`Executable`, called with the addresses of its inputs, the words of its
-scalars and the values of its size symbols; it fills the output buffers. Kernels are looked up in memory, then on disk, else compiled; one kernel
-serves every program that contains it. A program's memory need is known, and checked, before it starts.
+Input: a :class:`~lamella.compiler.blueprint.Blueprint`. Output: :class:`Executable`, called with
+the addresses of its inputs, the words of its scalars and the values of its size symbols; it fills
+the output buffers. Kernels are looked up in memory, then on disk, else compiled; one kernel serves
+every program that contains it. A program's memory need is known, and checked, before it starts.
 """
+
 from __future__ import annotations
 
 import ctypes
@@ -15,10 +17,10 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Final
 
+from lamella.compiler.blueprint import Blueprint
 from lamella.compiler.emit.llvm import scratch_bytes
 from lamella.compiler.emit.target import Target, host, named
 from lamella.compiler.memory import assign
-from lamella.compiler.blueprint import Blueprint
 from lamella.config import config
 from lamella.errors import LamellaIndexError, OutOfMemoryError
 from lamella.ir.dim import Dim, bind
@@ -27,6 +29,7 @@ from lamella.runtime import buffer as memory
 from lamella.runtime import disk, threads
 from lamella.runtime.elf import load_elf
 from lamella.runtime.launch import Launch, Plan, SlotValue
+from lamella.runtime.report import report
 
 __all__ = ["Executable", "kernel_addresses", "target"]
 
@@ -36,7 +39,9 @@ _lock: Final = threading.RLock()
 
 @cache
 def _known(name: str) -> Target:
-    """The target of a name; this machine's (no name) is remembered on disk, because asking for it loads LLVM."""
+    """The target of a name; this machine's (no name) is remembered on disk, because asking for it
+    loads LLVM.
+    """
     if name:
         return named(name)
     data = disk.get("host")
@@ -89,8 +94,8 @@ def _compile(kernels: Sequence[Kernel], where: Target) -> None:
         data = compile_objects([kernel], where)
         _load(data, kernel, where)
         disk.put(f"{where.key}/{kernel.name}", data)
-        if config.debug >= 2:
-            print(f"  compiled {kernel.name[:9]} in {1e3 * (time.perf_counter() - started):.1f} ms")
+        milliseconds = 1e3 * (time.perf_counter() - started)
+        report(2, f"kernel {kernel.name[:9]}: compiled in {milliseconds:.1f} ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +124,8 @@ class Executable:
         self._extra_slot = first_fault + len(blueprint.faults)
         scratch = [scratch_bytes(kernel) for kernel in blueprint.kernels]
         copies = threads.num_threads()
-        self._scratch = copies * max(scratch, default=0)  # launches follow one another, so they share it
+        # launches follow one another, so they share it
+        self._scratch = copies * max(scratch, default=0)
         if self._scratch:
             self._extra_slot += 1
         launches = []
@@ -128,7 +134,9 @@ class Executable:
             name = blueprint.kernels[step.kernel].name
             own = scratch[step.kernel]
             slots = (*step.slots, self._extra_slot - 1) if own else step.slots
-            launches.append(Launch(addresses[step.kernel], extent, slots, step.grain, name, own, copies))
+            launches.append(
+                Launch(addresses[step.kernel], extent, slots, step.grain, name, own, copies)
+            )
         self._plan = Plan(launches, self._extra_slot + len(self._extras))
         self._bindings: dict[tuple[int, ...], Binding] = {}
         self.fixed: Final = None if blueprint.symbols else self.bind(())
@@ -163,11 +171,13 @@ class Executable:
         return Binding(values, extents, shapes, tuple(nbytes), tuple(offsets), arena)
 
     def run(self, inputs: list[int], scalars: list[int], outputs: list[int], at: Binding) -> None:
-        """Run on the given addresses and scalar words; ``outputs`` are addresses of ``at.nbytes`` bytes each.
+        """Run on the given addresses and scalar words; ``outputs`` are addresses of ``at.nbytes``
+        bytes each.
 
         Raises:
             OutOfMemoryError: before anything runs, if the temporaries do not fit.
-            LamellaIndexError: if a kernel met an index outside its axis, naming the line that recorded it.
+            LamellaIndexError: if a kernel met an index outside its axis, naming the line that
+            recorded it.
         """
         words = inputs + outputs + scalars
         words += at.symbols
@@ -193,10 +203,13 @@ class Executable:
             return memory.empty(at.arena)
         except MemoryError as error:
             known = dict(zip(self.blueprint.symbols, at.symbols, strict=True))
-            sizes = sorted((bind(t.nbytes, known) for t in self.blueprint.temporaries), reverse=True)
+            sizes = sorted(
+                (bind(t.nbytes, known) for t in self.blueprint.temporaries), reverse=True
+            )
             largest = ", ".join(f"{size / 2**20:,.1f} MiB" for size in sizes[:3])
             raise OutOfMemoryError(
-                f"[program] intermediate results need {at.arena / 2**20:,.1f} MiB at once (the largest tensors: "
+                f"[program] intermediate results need {at.arena / 2**20:,.1f} MiB at once (the "
+                "largest tensors: "
                 f"{largest}), more than there is; use smaller batches or sizes ({error})"
             ) from None
 
