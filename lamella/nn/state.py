@@ -23,6 +23,11 @@ class LoadResult(NamedTuple):
     unexpected_keys: list[str]
 
 
+def _independent(value: Any) -> Tensor:
+    """``value`` as a tensor that nobody else can write to: arrays are copied, tensors need not be."""
+    return lm.asarray(value) if isinstance(value, lm.Tensor) else lm.tensor(value)
+
+
 def load_state_dict(
     owner: str, own: dict[str, Tensor], state: Mapping[str, Any], strict: bool
 ) -> LoadResult:
@@ -36,7 +41,7 @@ def load_state_dict(
         )
     missing = [name for name in own if name not in state]
     unexpected = [name for name in state if name not in own]
-    values = {name: lm.asarray(state[name]) for name in own if name in state}
+    values = {name: _independent(state[name]) for name in own if name in state}
     shapes = [
         f"{name} has shape {tuple(value.shape)} there but {tuple(own[name].shape)} here"
         for name, value in values.items()
