@@ -24,7 +24,7 @@ class LoadResult(NamedTuple):
 
 
 def _independent(value: Any) -> Tensor:
-    """``value`` as a tensor that nobody else can write to: arrays are copied, tensors need not be."""
+    """``value`` as a tensor of its own: arrays are copied, tensors need not be."""
     return lm.asarray(value) if isinstance(value, lm.Tensor) else lm.tensor(value)
 
 
