@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from lamella.compiler.walk import affine_forms, expressions
-from lamella.ir.dim import Dim, Size, product
+from lamella.ir.dim import Dim, Size, ceildiv, product
 from lamella.ir.index import add, coefficient, constant, minimum, mul, parts, split_linear
 from lamella.ir.loops import Expr, Load, Var
 
@@ -49,13 +49,13 @@ def merged(groups: Sequence[tuple[Var, ...]]) -> tuple[list[Var], dict[Var, Expr
     fresh: list[Var] = []
     old: dict[Var, Expr] = {}
     for group in groups:
-        sizes = tuple(v.extent for v in group)
+        sizes = tuple(v.size for v in group)
         if len(group) == 1:
             fresh.append(group[0])
             continue
-        one = Var(group[0].name, product(sizes))  # type: ignore[arg-type]
+        one = Var(group[0].name, product(sizes))
         fresh.append(one)
-        old.update(zip(group, split_linear(one, sizes), strict=True))  # type: ignore[arg-type]
+        old.update(zip(group, split_linear(one, sizes), strict=True))
     return fresh, old
 
 
@@ -90,12 +90,12 @@ def frame(outer: Sequence[Var], lane: Var | None, has_inner: bool) -> Frame:
     """Cuts the outer loops: all of them into the grid, except that ``lane`` (if any) runs in blocks
     inside it.
     """
-    sizes: list[Size] = [v.extent for v in outer if v is not lane]  # type: ignore[misc]
+    sizes: list[Size] = [v.size for v in outer if v is not lane]
     block = 1
     if lane is not None:
-        # type: ignore[arg-type]
-        block = _block(lane.extent, product(tuple(sizes)), STRIP if has_inner else LONG)
-        sizes.append(-((-lane.extent) // block))  # type: ignore[operator, arg-type]
+      
+        block = _block(lane.size, product(tuple(sizes)), STRIP if has_inner else LONG)
+        sizes.append(ceildiv(lane.size, block))
     grid = Var("g", product(tuple(sizes)))
     at = (
         [constant(0) for _ in sizes] if grid.extent == 1 else list(split_linear(grid, tuple(sizes)))
@@ -104,7 +104,7 @@ def frame(outer: Sequence[Var], lane: Var | None, has_inner: bool) -> Frame:
     strip = None
     if lane is not None:
         start = mul(at.pop(), block)
-        left = add(lane.extent, mul(start, -1))  # type: ignore[arg-type]
+        left = add(lane.size, mul(start, -1))
         whole = isinstance(lane.extent, int) and lane.extent % block == 0
         strip = Var("l", block if whole else _plain(minimum(block, left)))
         variables[lane] = add(start, strip)

@@ -17,6 +17,8 @@ from lamella.compiler.statements import reduced_axes
 from lamella.dtypes import bfloat16, float16, float32
 from lamella.ir.dim import product
 from lamella.ir.node import Node, topological
+from lamella.ops.base import Primitive
+from lamella.ops.reduce import Reduction
 
 __all__ = ["canonicalise", "split_reductions"]
 
@@ -94,7 +96,7 @@ def _axis_to_split(node: Node) -> int | None:
     tasks = results if source.ndim - 1 in axes else results // 64
     if tasks >= BUSY:
         return None
-    axis = max(axes, key=lambda a: source.shape[a])  # type: ignore[arg-type, return-value]
+    axis = max(axes, key=lambda a: source.shape[a])
     extent = source.shape[axis]
     return axis if isinstance(extent, int) and extent >= 2 * PARTS else None
 
@@ -117,8 +119,15 @@ def _split(node: Node, source: Node, axis: int) -> Node:
     inner = tuple(sorted(a + (a >= axis) for a in axes))
     shape = tuple(s for a, s in enumerate(x.shape) if a not in inner)
     dtype = x.dtype if narrow else node.dtype
-    first = Node(replace(node.op, axes=inner), (x,), shape, dtype)  # type: ignore[call-arg]
+    first = Node(_over(node.op, inner), (x,), shape, dtype)
     at = axis - sum(a < axis for a in axes)
-    # type: ignore[call-arg]
-    second = Node(replace(node.op, axes=(at,)), (first,), node.shape, dtype)
+  
+    second = Node(_over(node.op, (at,)), (first,), node.shape, dtype)
     return ops.cast(second, node.dtype) if narrow else second
+
+
+def _over(op: Primitive, axes: tuple[int, ...]) -> Primitive:
+    """The same reduction over other axes."""
+    if not isinstance(op, Reduction):
+        raise TypeError(f"{op.name} is no reduction over axes")
+    return replace(op, axes=axes)

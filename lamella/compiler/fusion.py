@@ -240,7 +240,7 @@ def _many(sizes: Sequence[Size]) -> bool:
 
 
 def _elements(s: Statement) -> Size:
-    return product(tuple(v.extent for v in (*s.out, *s.reduce)))  # type: ignore[arg-type]
+    return product(tuple(v.size for v in (*s.out, *s.reduce)))
 
 
 def _is_small(group: Group | None, s: Statement, limit: int) -> bool:

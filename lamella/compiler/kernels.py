@@ -81,7 +81,7 @@ class Writer:
 def _own_kernel(statement: Statement, program: Program) -> tuple[For, Size]:
     node = statement.node
     elements = Elements(program.names, program.params)
-    sizes: tuple[Size, ...] = node.op.grid(node)  # type: ignore[assignment]
+    sizes: tuple[Size, ...] = node.op.grid(node)
     writer = Writer(statement)
     args = [elements.argument(source) for source in node.inputs]
     lane = Var("l", sizes[-1]) if sizes else None
@@ -147,8 +147,10 @@ def _signed(body: For, dtypes: dict[str, DType], work: Size) -> Kernel:
         if name not in dtypes:
             continue  # scratch
         reads, writes = name in found.reads, name in found.writes
-        mode = "inout" if reads and writes else ("out" if writes else "in")
-        buffers.append(BufferParam(name, dtypes[name], mode))
+        if reads and writes:
+            buffers.append(BufferParam(name, dtypes[name], "inout"))
+        else:
+            buffers.append(BufferParam(name, dtypes[name], "out" if writes else "in"))
     if found.faults:
         buffers.append(BufferParam("fault", int64, "inout"))
     params = tuple(found.params.values())

@@ -85,8 +85,10 @@ def _by_demand(order: Sequence[Node], stored: set[Node], costs: dict[Node, int])
             limit = None
             if kind in ("contraction", "kernel"):
                 limit = 1
-            elif (name == "gather" and position == 1) or name in REPEATED or (name == "broadcast_to" and source.size != node.size):
+            elif name in REPEATED or (name == "gather" and position == 1):
                 limit = CHEAP
+            elif name == "broadcast_to":
+                limit = CHEAP if source.size != node.size else None
             if limit is not None and costs[source] > limit:
                 stored.add(_before_movement(source, stored))
 

@@ -3,7 +3,7 @@ inputs.
 
 Input: kernels in order with what their buffers are. Output: for a node, the node whose memory it
 takes over. That is safe where the kernel reads the operand only at the very index it stores to, in
-the same iteration of every loop, and nothing reads the operand afterwards.
+the same iteration of every loop, and nothing reads the operand afterwards, in it or later.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from lamella.compiler.walk import expressions, statement_roots, statements
-from lamella.ir.loops import Kernel, Load, Store
+from lamella.ir.loops import Expr, Kernel, Load, Store
 
 __all__ = ["in_place", "with_alias"]
 
@@ -23,14 +23,16 @@ def in_place(kernel: Kernel) -> dict[str, list[str]]:
     """
     stores: dict[str, list[Store]] = {}
     loads: dict[str, list[Load]] = {}
-    seen = []
+    late: dict[str, set[str]] = {}  # buffer stored to -> buffers read after that
     for s in statements((kernel.body,)):
-        seen.extend(statement_roots(s))
+        for e in expressions(statement_roots(s)):
+            if isinstance(e, Load):
+                loads.setdefault(e.buffer, []).append(e)
+                for read_after in late.values():
+                    read_after.add(e.buffer)
         if isinstance(s, Store):
             stores.setdefault(s.buffer, []).append(s)
-    for e in expressions(seen):
-        if isinstance(e, Load):
-            loads.setdefault(e.buffer, []).append(e)
+            late.setdefault(s.buffer, set())
     found: dict[str, list[str]] = {}
     for out in kernel.buffers:
         written = stores.get(out.name, [])
@@ -40,6 +42,7 @@ def in_place(kernel: Kernel) -> dict[str, list[str]]:
         found[out.name] = [
             b.name for b in kernel.buffers
             if b.mode == "in" and b.dtype.itemsize == out.dtype.itemsize
+            and b.name not in late[out.name]
             and all(load.index == index and load.mask is None for load in loads.get(b.name, []))
         ]  # fmt: skip
     return found

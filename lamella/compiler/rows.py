@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from lamella.compiler.blocks import (
     STRIP,
@@ -46,6 +47,8 @@ from lamella.ir.loops import (
 from lamella.ir.node import Node
 
 __all__ = ["Rows"]
+
+Item = TypeVar("Item")
 
 SCRATCH = 192 * 1024  # bytes of local rows in one kernel
 
@@ -96,7 +99,7 @@ class Rows:
         return self._write()
 
     # -- placing members in nests ------------------------------------------------------------------
-    def _inner_of(self, s: Statement, per_axis: Sequence[Expr]) -> tuple[Expr, ...]:
+    def _inner_of(self, s: Statement, per_axis: Sequence[Item]) -> tuple[Item, ...]:
         taken = set(self.group.axes[s])
         return tuple(e for axis, e in enumerate(per_axis) if axis not in taken)
 
@@ -107,7 +110,7 @@ class Rows:
         variables: dict[Var, Expr] = {
             s.out[a]: self._outer[q] for q, a in enumerate(self.group.axes[s])
         }
-        variables |= dict(zip(inner, nest.variables, strict=True))  # type: ignore[arg-type]
+        variables |= dict(zip(inner, nest.variables, strict=True))
         loads = {read.load: read.index for read in s.reads if read.node in self._place}
         nodes = {read.load: read.node for read in s.reads if read.node in self._place}
 
@@ -127,7 +130,7 @@ class Rows:
         self._place[s.node] = (at, entry)
 
     def _nest_for(self, s: Statement, inner: tuple[Expr, ...]) -> int:
-        extents = tuple(v.extent for v in inner if isinstance(v, Var))
+        extents = tuple(v.size for v in inner if isinstance(v, Var))
         earliest = 0
         for read in s.reads:
             if read.node in self._place:
@@ -137,7 +140,7 @@ class Rows:
                 )
                 earliest = max(earliest, at if in_step else at + 1)
         for at in range(earliest, len(self._nests)):
-            if tuple(v.extent for v in self._nests[at].variables) == extents:
+            if tuple(v.size for v in self._nests[at].variables) == extents:
                 return at
         number = len(self._nests)
         self._nests.append(Nest(tuple(Var(f"i{number}_{d}", e) for d, e in enumerate(extents))))
@@ -147,7 +150,7 @@ class Rows:
         """Room for a row that a later nest may read: local scratch, or a buffer where it is large
         or of unknown size.
         """
-        size = product(tuple(v.extent for v in entry.inner))  # type: ignore[arg-type]
+        size = product(tuple(v.size for v in entry.inner))
         node = entry.statement.node
         room = size * node.dtype.itemsize if isinstance(size, int) else SCRATCH
         if isinstance(room, int) and self._scratch + room <= SCRATCH // 2:
@@ -169,7 +172,7 @@ class Rows:
         if entry.scratch is None:
             return new
         self._reread.add(entry.scratch)
-        row = linearise(inner, tuple(v.extent for v in entry.inner))  # type: ignore[misc]
+        row = linearise(inner, tuple(v.size for v in entry.inner))
         return Load(entry.scratch, row, new.dtype, new.mask, new.other)
 
     # -- writing -----------------------------------------------------------------------------------
@@ -234,7 +237,7 @@ class Rows:
         for nest in self._nests:
             for entry in nest.entries:
                 if entry.scratch in self._reread and entry.scratch is not None:
-                    size = product(tuple(v.extent for v in entry.inner))  # type: ignore[arg-type]
+                    size = product(tuple(v.size for v in entry.inner))
                     dtype = entry.statement.node.dtype
                     result.append(
                         Alloc(entry.scratch, dtype, max(1, int(size) * shape.block), "local")
@@ -258,8 +261,8 @@ class Rows:
                 store = Store(s.name, finish(self._index(entry)), value)
                 (after if s.kind == "fold" else inside).append(store)
             if entry.scratch in self._reread and entry.scratch is not None:
-                # type: ignore[misc]
-                row = linearise(entry.inner, tuple(v.extent for v in entry.inner))
+              
+                row = linearise(entry.inner, tuple(v.size for v in entry.inner))
                 place = _strip_row(Load(entry.scratch, finish(row), s.node.dtype), shape)
                 inside.append(Store(entry.scratch, place.index, value))
         if not inside:
@@ -273,7 +276,7 @@ class Rows:
     def _estimate(self) -> Size:
         total: Size = 4
         for nest in self._nests:
-            count = product(tuple(v.extent for v in nest.variables))  # type: ignore[arg-type]
+            count = product(tuple(v.size for v in nest.variables))
             total = total + count * sum(operations([e.value]) for e in nest.entries)
         return total
 

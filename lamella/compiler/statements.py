@@ -85,7 +85,7 @@ def build(order: Sequence[Node], outputs: Sequence[Node], stored: set[Node]) -> 
             params[node] = f"s{len(params)}"
         elif is_external(node) or node in stored:
             names[node] = f"b{len(names)}"
-    statements = []
+    statements: list[Statement] = []
     for node in order:
         if node in stored:
             statements.append(_statement(len(statements), node, names, params))

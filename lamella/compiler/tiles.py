@@ -137,9 +137,9 @@ class TileKernel:
         """
         variables: dict[Var, Expr] = {}
         for names, position in axes:
-            # type: ignore[misc]
+          
             variables.update(
-                zip(names, split_linear(position, tuple(v.extent for v in names)), strict=True)
+                zip(names, split_linear(position, tuple(v.size for v in names)), strict=True)
             )
 
         def load(_: Load, new: Load) -> Load:
@@ -267,9 +267,9 @@ class TileKernel:
         axes = ((t.batch, batch), (t.m, add(row0, i)), (t.n, add(column0, j)))
         variables: dict[Var, Expr] = {}
         for names, position in axes:
-            # type: ignore[misc]
+          
             variables.update(
-                zip(names, split_linear(position, tuple(v.extent for v in names)), strict=True)
+                zip(names, split_linear(position, tuple(v.size for v in names)), strict=True)
             )
         index = tuple(Substitution(variables)(e) for e in t.index)
         tile = Load("tile", add(mul(i, width), j), self.dtype)
@@ -300,8 +300,8 @@ class TileKernel:
         def load(_: Load, new: Load) -> Expr:
             return values[new.buffer] if new.buffer in inside else new
 
-        value = member.value
-        return Const(0, member.node.dtype) if value is None else Substitution(variables, load)(value)
+        value = member.value or Const(0, member.node.dtype)
+        return Substitution(variables, load)(value)
 
     def _contiguous_rows(self, stores: Sequence[Stmt], i: Var, j: Var) -> bool:
         indices = [s.index for s in stores if isinstance(s, Store)]

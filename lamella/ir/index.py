@@ -232,7 +232,7 @@ def _coarse(value: Expr, by: Size) -> tuple[Expr, Expr, int] | None:
     for g in sorted({gcd(c, by) for c in terms.values() if isinstance(c, int)}, reverse=True):
         if g == 1:
             return None
-        coarse = {t: c // g for t, c in terms.items() if isinstance(c, int) and c % g == 0}
+        coarse: Terms = {t: c // g for t, c in terms.items() if isinstance(c, int) and c % g == 0}
         fine = _build(
             const % g, {t: c for t, c in terms.items() if not (isinstance(c, int) and c % g == 0)}
         )

@@ -41,6 +41,13 @@ class Var:
         """Always int64."""
         return int64
 
+    @property
+    def size(self) -> Size:
+        """The extent, of a loop whose extent is a size and no expression."""
+        if isinstance(self.extent, (int, Dim)):
+            return self.extent
+        raise TypeError(f"the loop over {self.name} has an expression as its extent, not a size")
+
 
 @dataclass(frozen=True, slots=True)
 class Const:
