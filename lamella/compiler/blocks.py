@@ -93,7 +93,7 @@ def frame(outer: Sequence[Var], lane: Var | None, has_inner: bool) -> Frame:
     sizes: list[Size] = [v.size for v in outer if v is not lane]
     block = 1
     if lane is not None:
-      
+
         block = _block(lane.size, product(tuple(sizes)), STRIP if has_inner else LONG)
         sizes.append(ceildiv(lane.size, block))
     grid = Var("g", product(tuple(sizes)))

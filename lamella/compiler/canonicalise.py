@@ -121,7 +121,7 @@ def _split(node: Node, source: Node, axis: int) -> Node:
     dtype = x.dtype if narrow else node.dtype
     first = Node(_over(node.op, inner), (x,), shape, dtype)
     at = axis - sum(a < axis for a in axes)
-  
+
     second = Node(_over(node.op, (at,)), (first,), node.shape, dtype)
     return ops.cast(second, node.dtype) if narrow else second
 

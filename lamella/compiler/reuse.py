@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from lamella.compiler.walk import expressions, statement_roots, statements
-from lamella.ir.loops import Expr, Kernel, Load, Store
+from lamella.ir.loops import Kernel, Load, Store
 
 __all__ = ["in_place", "with_alias"]
 

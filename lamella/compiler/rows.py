@@ -129,8 +129,8 @@ class Rows:
         nest.entries.append(entry)
         self._place[s.node] = (at, entry)
 
-    def _nest_for(self, s: Statement, inner: tuple[Expr, ...]) -> int:
-        extents = tuple(v.size for v in inner if isinstance(v, Var))
+    def _nest_for(self, s: Statement, inner: tuple[Var, ...]) -> int:
+        extents = tuple(v.size for v in inner)
         earliest = 0
         for read in s.reads:
             if read.node in self._place:
@@ -261,7 +261,7 @@ class Rows:
                 store = Store(s.name, finish(self._index(entry)), value)
                 (after if s.kind == "fold" else inside).append(store)
             if entry.scratch in self._reread and entry.scratch is not None:
-              
+
                 row = linearise(entry.inner, tuple(v.size for v in entry.inner))
                 place = _strip_row(Load(entry.scratch, finish(row), s.node.dtype), shape)
                 inside.append(Store(entry.scratch, place.index, value))
