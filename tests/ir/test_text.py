@@ -194,9 +194,9 @@ def test_text_of_200_expressions_is_fast() -> None:
         value = Apply("add", (Apply("exp", (value,), float32), Const(at / 2, float32)), float32)
     kernel, best = store_of(value), math.inf
     for _ in range(20):
-        start = time.perf_counter()
+        start = time.process_time()
         kernel_text(kernel, normalise=True)
-        best = min(best, time.perf_counter() - start)
+        best = min(best, time.process_time() - start)
     assert best < 5e-3  # about 1 ms on an idle machine
 
 
