@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import lamella as lm
+from lamella.tensor.core import announce
 from lamella.tensor.tensor import Tensor
 
 __all__ = ["Parameter"]
@@ -29,6 +30,7 @@ class Parameter(Tensor):
         self = object.__new__(cls)
         self._leaf = None
         self.node = lm.asarray(data).detach().node
+        announce(self)
         self.requires_grad = requires_grad
         return self
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lamella.ops.base import Array
     from lamella.tensor.tensor import Tensor
 
-__all__ = ["Leaf", "TensorCore", "leaf_node", "node_of", "owners", "value_of", "wrap"]
+__all__ = ["Leaf", "TensorCore", "announce", "leaf_node", "node_of", "owners", "value_of", "wrap"]
 
 
 class Leaf:
@@ -84,17 +84,17 @@ class TensorCore:
     @property
     def shape(self) -> tuple[int, ...]:
         """The sizes of the axes; symbolic (``lamella.ir.dim.Dim``) for dynamic axes of a traced function."""
-        return cast("tuple[int, ...]", self.node.shape)
+        return cast("tuple[int, ...]", node_of(self).shape)
 
     @property
     def dtype(self) -> DType:
         """The element type."""
-        return self.node.dtype
+        return node_of(self).dtype
 
     @property
     def ndim(self) -> int:
         """The number of axes."""
-        return len(self.node.shape)
+        return len(node_of(self).shape)
 
 
 _class: type[TensorCore] = TensorCore  # lamella.Tensor once it is defined
@@ -121,6 +121,13 @@ def wrap(node: Node) -> Tensor:
         if len(noted) > pending._limit:
             pending._consider()
     return tensor  # type: ignore[return-value]
+
+
+def announce(tensor: TensorCore) -> None:
+    """Tell the trace, if there is one, of a handle that :func:`wrap` has not made."""
+    trace = traces.get(get_ident()) if traces else None
+    if trace is not None:
+        trace.created(tensor)
 
 
 def node_of(tensor: TensorCore) -> Node:

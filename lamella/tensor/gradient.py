@@ -106,13 +106,13 @@ def is_grad_enabled() -> bool:
 # -- leaves ----------------------------------------------------------------------------------------
 def requires_grad(tensor: TensorCore) -> bool:
     """Whether gradients flow to or through ``tensor``."""
-    return tensor.node.tracked
+    return node_of(tensor).tracked
 
 
 def is_leaf(tensor: TensorCore) -> bool:
     """Whether ``tensor`` is no result of a recorded operation."""
     leaf = tensor._leaf
-    return not tensor.node.tracked or (leaf is not None and leaf.required)
+    return not node_of(tensor).tracked or (leaf is not None and leaf.required)
 
 
 def require_grad(tensor: TensorCore, required: bool = True) -> None:
@@ -127,18 +127,19 @@ def require_grad(tensor: TensorCore, required: bool = True) -> None:
             f"[requires_grad] {tensor.dtype.name} tensors have no gradient, only floating point does; "
             "cast with .astype(lm.float32)"
         )
+    node = node_of(tensor)
     if not required:
-        if tensor.node.tracked and not is_leaf(tensor):
+        if node.tracked and not is_leaf(tensor):
             raise GradientError(
                 "[requires_grad] the result of a recorded operation cannot stop requiring a gradient; "
                 "use .detach() for a tensor that does not"
             )
-        if tensor.node.tracked:
+        if node.tracked:
             tensor._leaf = None
-            _replace(tensor, detached_node(tensor.node))
-    elif not tensor.node.tracked:
+            _replace(tensor, detached_node(node))
+    elif not node.tracked:
         tensor._leaf = Leaf(required=True)
-        _replace(tensor, leaf_node(tensor.node))
+        _replace(tensor, leaf_node(node))
         owners[tensor.node] = ref(tensor)
 
 

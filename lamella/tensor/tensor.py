@@ -25,7 +25,7 @@ from lamella.tensor import reduction as _reduce
 from lamella.tensor import searching as _search
 from lamella.tensor import transcendental as _real
 from lamella.tensor.axes import shape_of
-from lamella.tensor.core import TensorCore, node_of, use_class, wrap
+from lamella.tensor.core import TensorCore, announce, node_of, use_class, wrap
 from lamella.tensor.operands import TensorLike, as_node, scalar_node
 from lamella.tensor.values import TensorValues
 
@@ -120,6 +120,7 @@ class Tensor(TensorValues):
         made = tensor(data, dtype)
         self.node = made.node
         self._leaf = None
+        announce(self)
         if requires_grad:
             _gradient.require_grad(self)
 
@@ -187,7 +188,7 @@ class Tensor(TensorValues):
     @property
     def requires_grad(self) -> bool:
         """Whether ``backward()`` computes a gradient for it or through it; assignable on leaves."""
-        return self.node.tracked
+        return _gradient.requires_grad(self)
 
     @requires_grad.setter
     def requires_grad(self, required: bool) -> None:
@@ -219,6 +220,7 @@ class Tensor(TensorValues):
         view.node = _gradient.detached_node(node_of(self))
         view._leaf = None
         view.owner = self
+        announce(view)
         return view
 
     @data.setter

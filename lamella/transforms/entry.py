@@ -1,13 +1,14 @@
-"""One compiled trace: checks whether it fits a call, and runs it on the call's tensors and the captured ones.
+"""One compiled trace: whether it fits a call, and running it on the call's tensors.
 
-Input: a recording. Output: :class:`Entry`. Running takes the addresses of the inputs' buffers, runs the program, and rebinds what the function rebound:
-state, gradients, tensors it left somewhere. Outputs of a differentiable function keep a history that replays the graph.
+Input: a recording. Output: :class:`Entry`. Running takes the addresses of the inputs' buffers, runs
+the program, and rebinds what the function rebound: state and gradients. Outputs of a differentiable
+function keep a history that replays the graph. Every run fills buffers of its own, so that no
+result is ever overwritten by a later call.
 """
 from __future__ import annotations
 
 import ctypes
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import ref
@@ -15,6 +16,7 @@ from weakref import ref
 import numpy as np
 
 from lamella import tree
+from lamella.ir.dim import Dim, bind
 from lamella.ir.node import Node, gradient_mode, topological
 from lamella.ops.leaf import DATA
 from lamella.runtime import buffer as memory
@@ -22,8 +24,8 @@ from lamella.runtime.buffer import Buffer
 from lamella.runtime.evaluate import compile_program, too_large
 from lamella.runtime.launch import pack_scalar
 from lamella.tensor import pending
-from lamella.tensor.core import TensorCore, leaf_node, owners, wrap
-from lamella.transforms.called import Called
+from lamella.tensor.core import Leaf, TensorCore, describe, leaf_node, owners, wrap
+from lamella.transforms.called import Called, Graph
 from lamella.transforms.guards import Environment
 from lamella.transforms.tracing import Outside, Recording, leaf_grad, set_leaf_grad
 
@@ -38,7 +40,7 @@ class Lowered:
     kernels: list[Any]
 
     def text(self, level: int = 2) -> str:
-        """What was compiled: 1 the graph, 2 and the loop IR of its kernels, 3 and their LLVM IR, 4 and assembly."""
+        """What was compiled: 1 the graph, 2 and loop IR, 3 and LLVM IR, 4 and assembly."""
         from lamella.compiler import codegen
         from lamella.compiler.emit.llvm import emit_module
         from lamella.ir.text import graph_text, kernel_text
@@ -55,167 +57,248 @@ class Lowered:
 
 
 class Entry:
-    """A program with what it was made for."""
+    """A program with what it was made for.
 
-    def __init__(self, recording: Recording, environment: Environment) -> None:
+    Args:
+        recording: what the function did.
+        environment: the Python values it depended on.
+        tensors: the call's, of which those that the function also reaches by itself stay required.
+    """
+
+    def __init__(
+        self, recording: Recording, environment: Environment, tensors: Sequence[TensorCore]
+    ) -> None:
         self._environment = environment
-        self._outsides = recording.outsides
-        self._captured = [o for o in recording.outsides if o.argument < 0]
-        self._captured_ids = {id(o.tensor) for o in self._captured}
-        self._read_slots = [slot for slot in recording.slots if slot.was_read]
+        outsides = recording.outsides
         self._structure = recording.structure
-        self._inputs = [o.placeholder for o in recording.outsides]
-        self._number = {o: i for i, o in enumerate(recording.outsides)}
-        self._plan(recording)
-        for o in recording.outsides:
-            if o.argument >= 0:
-                o.forget()
+        self._single = recording.structure.kind is None
+        self._inputs = tuple(o.placeholder for o in outsides)
+        self._captured = [o for o in outsides if o.is_captured]
+        self._captured_ids = {id(o.tensor) for o in self._captured}
+        self._pinned = [(i, t) for i, t in enumerate(tensors) if id(t) in environment.tensors]
+        self._where = [(o.tensor if o.is_captured else o.argument) for o in outsides]
+        number = {id(o): i for i, o in enumerate(outsides)}
+        self._gradient_inputs = [
+            (i, number[id(o.parent)]) for i, o in enumerate(outsides) if o.parent is not None
+        ]
+        self._slots = [(slot, number[id(slot.outside)]) for slot in recording.slots]
+        self._plan(recording, number)
+        for o in outsides:
+            o.forget()
+        for slot in recording.slots:
+            slot.forget()
 
-    def _plan(self, recording: Recording) -> None:
+    def _plan(self, recording: Recording, numbers: dict[int, int]) -> None:
         """Numbers the program's outputs; roots that are already known stay as they are."""
-        number: dict[Node, int] = {}
+        root: dict[Node, int] = {}
 
         def place(node: Node) -> int | Node:
-            return node if node.value is not None else number.setdefault(node, len(number))
+            return node if node.value is not None else root.setdefault(node, len(root))
 
-        self._results: list[Any] = [place(leaf) if isinstance(leaf, Node) else leaf for leaf in recording.result]
-        self._is_node = [isinstance(leaf, Node) for leaf in recording.result]
-        self._states = [(self._number[o], place(n)) for o, n in recording.states]
+        self._results: list[Callable[[Run], Any]] = []
+        for leaf in recording.result:
+            if isinstance(leaf, Outside):
+                self._results.append(_returned(numbers[id(leaf)], leaf.argument))
+            elif isinstance(leaf, Node):
+                self._results.append(_computed(place(leaf)))
+            else:
+                self._results.append(_plain(leaf))
+        self._states = [(numbers[id(o)], place(n), need) for o, n, need in recording.states]
         self._gradients = [
-            (self._number[slot.outside], None if n is None else place(n)) for slot, n in recording.gradients
+            (numbers[id(slot.outside)], None if n is None else place(n))
+            for slot, n in recording.gradients
         ]
         self._escaped = [(reference, place(n)) for reference, n in recording.escaped]
-        self._roots = list(number)
+        self._roots = list(root)
+        differentiable = not recording.is_step and gradient_mode.enabled
+        self._graphs = {
+            i: Graph(node, self._inputs) for node, i in root.items()
+            if differentiable and node.tracked
+        }  # fmt: skip
+        self._compile()
+
+    def _compile(self) -> None:
         order = topological(self._roots)
         constants = [n for n in order if n.value is not None and n.op.name != "scalar"]
         scalars = [n for n in order if n.op.name == "scalar"]
         self._constants = [_settled(n) for n in constants]
         self._words = [pack_scalar(n.value, n.dtype) for n in scalars]  # type: ignore[arg-type]
-        offered = {which: i for i, which in self._states if isinstance(which, int)}
-        self._program = compile_program(self._roots, [*self._inputs, *constants], scalars, offered)
-        self._donated = {} if self._program.blueprint.faults else self._program.blueprint.donated
+        self._program = compile_program(self._roots, [*self._inputs, *constants], scalars)
+        self._symbols = self._program.blueprint.symbols
+        self._same = list(self._program.blueprint.same.items())
         self._dtypes = [node.dtype for node in self._roots]
-        differentiable = not recording.is_step and gradient_mode.enabled
-        self._tracked = {
-            number[leaf] for leaf, t in zip(recording.result, recording.tracked, strict=True)
-            if differentiable and t and isinstance(leaf, Node) and leaf in number
-        }  # fmt: skip
 
     def lowered(self) -> Lowered:
         """The program, to be looked at."""
         return Lowered(self._roots, self._program.blueprint.kernels)
 
-    # -- does it fit ---------------------------------------------------------------------------------------------------
+    # -- does it fit -------------------------------------------------------------------------------
     def misfit(self, tensors: Sequence[TensorCore]) -> str | None:
         """None if a call with these arguments may run this program, else the reason."""
         changed = self._environment.changed()
         if changed is not None:
             return changed
         for o in self._captured:
-            node, made_for = o.tensor.node, o.placeholder
-            if node is not o.original:
-                if node.shape != made_for.shape or node.dtype is not made_for.dtype:
-                    return f"a captured tensor {made_for.dtype.name}{list(made_for.shape)} is now {node.dtype.name}{list(node.shape)}"
-                if node.tracked != made_for.tracked:
-                    return "a captured tensor has begun or ceased to require a gradient"
-        for slot in self._read_slots:
-            tensor = tensors[slot.outside.argument] if slot.outside.argument >= 0 else slot.outside.tensor
-            if (slot.before is None) != (leaf_grad(tensor) is None):
-                return "a gradient was None and is not, or the reverse"
+            if o.tensor.node is not o.original:
+                changed = _unlike(o.tensor, o.placeholder, o.required)
+                if changed is not None:
+                    return f"a captured tensor {changed}"
+        ids = self._captured_ids
         for tensor in tensors:
-            if id(tensor) in self._captured_ids:
+            if id(tensor) in ids:
                 return "a tensor the function captures is passed as an argument"
+        for i, tensor in self._pinned:
+            if tensors[i] is not tensor:
+                return "an argument was a tensor that the function also captures, and is not"
+        if self._slots or self._escaped:
+            return self._gradients_misfit(tensors)
         return None
 
-    # -- running -------------------------------------------------------------------------------------------------------
-    def run(self, tensors: Sequence[TensorCore], sizes: dict[str, int]) -> Any:
-        """The function's result for these arguments."""
+    def _gradients_misfit(self, tensors: Sequence[TensorCore]) -> str | None:
+        handles = self._handles(tensors)
+        for slot, i in self._slots:
+            leaf = handles[i]._leaf
+            grad = None if leaf is None else leaf.grad
+            if slot.was_read and (slot.before is None) != (grad is None):
+                return "a gradient was None and is not, or the reverse"
+            if leaf is not None and (leaf.hooks or slot.hooks):
+                if tuple(leaf.hooks.values()) != slot.hooks:
+                    return "a tensor's gradient hooks have changed"
+        for i, _ in self._gradient_inputs:
+            changed = _unlike(handles[i], self._inputs[i], False)
+            if changed is not None:
+                return f"a gradient {changed}"
+        for reference, _ in self._escaped:
+            if reference() is not None:
+                return (
+                    "it left a tensor in a place outside, which belongs to one call (return it, or "
+                    "write into a tensor that is there before with copy_)"
+                )
+        return None
+
+    def _handles(self, tensors: Sequence[TensorCore]) -> list[TensorCore]:
+        """The program's inputs as tensors."""
+        handles = [tensors[w] if type(w) is int else w for w in self._where]
+        for i, parent in self._gradient_inputs:
+            handles[i] = leaf_grad(handles[parent])  # type: ignore[assignment,arg-type]
+        return handles  # type: ignore[return-value]
+
+    # -- running -----------------------------------------------------------------------------------
+    def run(
+        self, tensors: Sequence[TensorCore], sizes: dict[str, int], shared: Sequence[int] = ()
+    ) -> Any:
+        """The function's result; ``shared`` arguments lie in an array of the caller's."""
         program = self._program
-        handles = [tensors[o.argument] if o.argument >= 0 else o.tensor for o in self._outsides]
-        buffers = [_value(handle) for handle in handles]
+        handles = self._handles(tensors)
+        buffers = []
+        for handle in handles:
+            value = handle.node.value
+            buffers.append(value if type(value) is Buffer else _value(handle))
         buffers += self._constants
         at = program.fixed
         if at is None:
-            at = program.bind(tuple([sizes[name] for name in program.blueprint.symbols]))
+            at = program.bind(tuple([sizes[name] for name in self._symbols]))
         try:
-            made = self._outputs(at.nbytes, handles, buffers)
+            made = [memory.empty(nbytes) for nbytes in at.nbytes]
         except MemoryError as error:
             raise too_large(self._roots, error) from None
         program.run([b.ptr for b in buffers], self._words.copy(), [b.ptr for b in made], at)
-        for i, source in program.blueprint.same.items():
+        for i, source in self._same:
             made[i] = made[source] if source >= 0 else _lasting(buffers[-1 - source])
-        return self._deliver(handles, made, at.shapes, sizes)
+        return self._deliver(Run(self, handles, made, at.shapes, sizes, shared))
 
-    def _outputs(
-        self, nbytes: Sequence[int], handles: Sequence[TensorCore], buffers: Sequence[Buffer]
-    ) -> list[Buffer]:
-        """Memory for the results: that of the state they replace, where nothing else holds it."""
-        if not self._donated:
-            return [memory.empty(n) for n in nbytes]
-        return [
-            buffers[self._donated[i]]
-            if i in self._donated and self._is_sole(self._donated[i], handles, buffers)
-            else memory.empty(n)
-            for i, n in enumerate(nbytes)
-        ]
-
-    def _is_sole(self, i: int, handles: Sequence[TensorCore], buffers: Sequence[Buffer]) -> bool:
-        """Whether the tensor's handle alone holds its value: counted references say so."""
-        node = handles[i].node
-        outside = self._outsides[i]
-        holders = 3 + (outside.original is node)  # the handle, `node`, the count's argument
-        return (
-            buffers[i].writable
-            and sys.getrefcount(node) == holders
-            and sys.getrefcount(buffers[i]) == 3  # the node, `buffers`, the count's argument
-        )
-
-    def _deliver(
-        self, handles: Sequence[TensorCore], made: Sequence[Buffer], shapes: Sequence[tuple[int, ...]], sizes: dict[str, int]
-    ) -> Any:
-        def node(which: int | Node) -> Node:
-            if not isinstance(which, int):
-                return which
-            found = Node(DATA, (), shapes[which], self._dtypes[which])
-            found.value = made[which]
-            return found
-
-        before = tuple([handle.node for handle in handles]) if self._tracked else ()
-        leaves: list[Any] = []
-        for leaf, is_node in zip(self._results, self._is_node, strict=True):
-            if is_node:
-                leaf = wrap(self._history(leaf, node(leaf), before, sizes))
-            elif isinstance(leaf, Outside):
-                leaf = handles[self._number[leaf]]
-            leaves.append(leaf)
-        for i, which in self._states:
-            _rebind(handles[i], node(which))
-        for i, which in self._gradients:
-            set_leaf_grad(handles[i], None if which is None else wrap(node(which)))
+    def _deliver(self, run: Run) -> Any:
+        leaves = [result(run) for result in self._results]
+        handles = run.handles
+        for i, which, required in self._states:
+            _rebind(handles[i], run.node(which), required)
+        for i, place in self._gradients:
+            set_leaf_grad(handles[i], None if place is None else wrap(run.node(place)))
         for reference, which in self._escaped:
             tensor = reference()
             if tensor is not None:
-                tensor.node = node(which)
+                tensor.node = run.node(which)
         for o in self._captured:
             o.original = o.tensor.node
-        return leaves[0] if self._structure.kind is None else tree.unflatten(self._structure, leaves)
+        return leaves[0] if self._single else tree.unflatten(self._structure, leaves)
 
-    def _history(self, which: int | Node, found: Node, before: tuple[Node, ...], sizes: dict[str, int]) -> Node:
-        """The node with a history that replays the graph, where the result can be differentiated."""
-        if which not in self._tracked or not any(n.tracked for n in before):
-            return found
-        called = Called(self._roots[which], tuple(self._inputs), sizes)  # type: ignore[index]
-        history = Node(called, before, found.shape, found.dtype, tracked=True)
-        history.value = found.value
-        return history
+
+class Run:
+    """What one run of an entry has made."""
+
+    __slots__ = ("before", "dtypes", "graphs", "handles", "made", "shapes", "shared", "sizes")
+
+    def __init__(
+        self, entry: Entry, handles: list[TensorCore], made: list[Buffer],
+        shapes: Sequence[tuple[int, ...]], sizes: dict[str, int], shared: Sequence[int],
+    ) -> None:  # fmt: skip
+        self.handles = handles
+        self.made = made
+        self.shapes = shapes
+        self.sizes = sizes
+        self.shared = shared
+        self.dtypes = entry._dtypes
+        self.graphs: dict[int, Graph] = {}
+        if entry._graphs:
+            self.before = tuple([handle.node for handle in handles])
+            if any([node.tracked for node in self.before]):
+                self.graphs = entry._graphs
+
+    def node(self, which: int | Node) -> Node:
+        """A root, with a history that replays the graph where it can be differentiated."""
+        if type(which) is not int:
+            return which  # type: ignore[return-value]
+        shape, dtype = self.shapes[which], self.dtypes[which]
+        graph = self.graphs.get(which)
+        if graph is None:
+            found = Node(DATA, (), shape, dtype)
+        else:
+            found = Node(Called(graph, self.sizes), self.before, shape, dtype, tracked=True)
+        found.value = self.made[which]
+        return found
+
+
+def _computed(which: int | Node) -> Callable[[Run], Any]:
+    return lambda run: wrap(run.node(which))
+
+
+def _returned(number: int, argument: int) -> Callable[[Run], Any]:
+    """A tensor from outside itself; a copy of one that shares an array of the caller's."""
+
+    def result(run: Run) -> Any:
+        handle = run.handles[number]
+        if argument not in run.shared:
+            return handle
+        node = Node(DATA, (), handle.node.shape, handle.node.dtype)
+        node.value = _lasting(_value(handle))
+        return wrap(node)
+
+    return result
+
+
+def _plain(leaf: Any) -> Callable[[Run], Any]:
+    """A value the function returned as it was: sizes become numbers, arrays are copied."""
+    if isinstance(leaf, Dim):
+        return lambda run: bind(leaf, run.sizes)
+    if isinstance(leaf, np.ndarray):
+        return lambda run: leaf.copy()
+    return lambda run: leaf
+
+
+def _unlike(tensor: TensorCore, made_for: Node, required: bool) -> str | None:
+    """How a tensor differs from the one that was traced, if that matters."""
+    node, leaf = tensor.node, tensor._leaf
+    if node.shape != made_for.shape or node.dtype is not made_for.dtype:
+        was, now = describe(made_for.shape, made_for.dtype), describe(node.shape, node.dtype)
+        return f"was {was} and is {now}"
+    if node.tracked != made_for.tracked or required != (leaf is not None and leaf.required):
+        return "has begun or ceased to require a gradient"
+    return None
 
 
 def _value(handle: TensorCore) -> Buffer:
     """The buffer of a tensor's value, which is computed if it is pending."""
-    value = handle.node.value
-    if type(value) is Buffer:
-        return value
-    if value is None:
+    if handle.node.value is None:
         pending.flush(handle.node)
     return _settled(handle.node)
 
@@ -224,7 +307,8 @@ def _settled(node: Node) -> Buffer:
     """The buffer of a computed node; a number gets one."""
     value = node.value
     if isinstance(value, (bool, int, float)):
-        value = memory.from_numpy(np.asarray(value, node.dtype.numpy))
+        value = memory.empty(node.dtype.itemsize)
+        value.numpy((), node.dtype.numpy, writable=True)[...] = node.value
         node.op, node.value = DATA, value
     if not isinstance(value, Buffer):
         raise TypeError(f"a computed node holds a {type(value).__name__}")
@@ -240,10 +324,16 @@ def _lasting(buffer: Buffer) -> Buffer:
     return copy
 
 
-def _rebind(tensor: TensorCore, node: Node) -> None:
+def _rebind(tensor: TensorCore, node: Node, required: bool) -> None:
     """Give an outside tensor its new value; a parameter stays a leaf that requires a gradient."""
     leaf = tensor._leaf
-    if leaf is not None and leaf.required:
+    if required:
         node = leaf_node(node)
         owners[node] = ref(tensor)
+        if leaf is None:
+            tensor._leaf = Leaf(required=True)
+        else:
+            leaf.required = True
+    elif leaf is not None and leaf.required:
+        tensor._leaf = None
     tensor.node = node

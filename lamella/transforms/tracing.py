@@ -1,76 +1,102 @@
-"""One run of a user's function on placeholders: what it computes, and which outside tensors it reads and rebinds.
+"""One run of a user's function on placeholders: what it computes, reads and rebinds.
 
-Input: a function and its arguments. Output: :class:`Recording`: the graph's inputs (tensors by where to find them), its outputs, and what each is for.
-The function sees its real tensors, but an outside tensor that an operation touches stands for a placeholder until the run ends; then every outside
-tensor and gradient is put back, whether the run ended well or not, so that an exception half-way loses nothing.
+Input: a function and its arguments. Output: :class:`Recording`: the graph's inputs (tensors by
+where to find them), its outputs, and what each is for. The function sees its real tensors, but an
+outside tensor that an operation touches stands for a placeholder until the run ends; then every
+outside tensor and gradient is put back, whether the run ended well or not, so that an exception
+half-way loses nothing.
 """
 from __future__ import annotations
 
 import gc
-import random
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 from weakref import ref
-
-import numpy as np
 
 from lamella import tree
 from lamella.errors import TraceError
 from lamella.ir.dim import Shape
 from lamella.ir.node import Node
 from lamella.ops.leaf import placeholder
-from lamella.tensor import pending
+from lamella.tensor import pending, random
 from lamella.tensor.core import Leaf, TensorCore, describe, owners
 from lamella.tensor.pending import placeholder_in, set_trace
-from lamella.tensor.tensor import Tensor
+from lamella.transforms.guards import Environment
 
 __all__ = ["GradientSlot", "Outside", "Recording", "leaf_grad", "record", "set_leaf_grad"]
+
+_NOTHING: Final = TensorCore()
+_one_at_a_time: Final = threading.RLock()  # a trace exchanges nodes of tensors that others may use
 
 
 @dataclass(slots=True, eq=False)
 class Outside:
-    """A tensor from outside the traced function: argument number ``argument``, or captured (-1)."""
+    """A tensor from outside the function.
+
+    It is argument number ``argument``, or the gradient of ``parent``, or else (-1, None) captured.
+    ``leaf`` and ``required`` are what it kept for differentiation before the run.
+    """
 
     tensor: TensorCore
     original: Node
     placeholder: Node
     argument: int
+    parent: Outside | None
+    leaf: Leaf | None
+    required: bool
+
+    @property
+    def is_captured(self) -> bool:
+        """Whether it is the same tensor at every call."""
+        return self.argument < 0 and self.parent is None
+
+    def restore(self) -> None:
+        """Put the tensor back as it was before the run."""
+        owners.pop(self.placeholder, None)
+        if self.tensor.node is not self.placeholder:
+            owners.pop(self.tensor.node, None)
+        self.tensor.node, self.tensor._leaf = self.original, self.leaf
+        if self.leaf is not None:
+            self.leaf.required = self.required
 
     def forget(self) -> None:
-        """Let go of the tensor: an argument belongs to its call."""
-        self.tensor, self.original = _NOTHING, self.placeholder
-
-
-_NOTHING = TensorCore()
+        """Let go of a tensor, unless it is the same at every call."""
+        if not self.is_captured:
+            self.tensor, self.original, self.leaf = _NOTHING, self.placeholder, None
 
 
 @dataclass(slots=True, eq=False)
 class GradientSlot:
-    """The ``.grad`` of an outside tensor: what it held before, and whether that mattered to the run."""
+    """The ``.grad`` of an outside tensor: what it held, and whether that mattered to the run."""
 
     outside: Outside
     before: TensorCore | None
     was_read: bool
+    hooks: tuple[object, ...]
+
+    def forget(self) -> None:
+        """Keep whether there was a gradient, but not the gradient."""
+        if self.before is not None:
+            self.before = _NOTHING
 
 
 @dataclass(slots=True)
 class Recording:
-    """A traced function. ``result`` leaves: a node, an ``Outside`` (the tensor itself is returned), or a constant value."""
+    """A traced function.
+
+    ``result`` leaves: a node, an ``Outside`` (the tensor itself is returned), or a plain value.
+    """
 
     outsides: list[Outside]
     result: list[object]
     structure: tree.Structure
-    states: list[tuple[Outside, Node]]  # rebound outside tensors
+    states: list[tuple[Outside, Node, bool]]  # rebound, with whether a gradient is required now
     gradients: list[tuple[GradientSlot, Node | None]]
-    escaped: list[tuple[ref[TensorCore], Node]]
     slots: list[GradientSlot]
-    tracked: list[bool] = field(default_factory=list)  # of the result's nodes
-
-    @property
-    def is_step(self) -> bool:
-        """Whether gradients were written: the function differentiates by itself."""
-        return bool(self.gradients)
+    is_step: bool  # it has differentiated and used the gradients by itself
+    escaped: list[tuple[ref[TensorCore], Node]] = field(default_factory=list)
 
 
 class JitTrace:
@@ -80,37 +106,38 @@ class JitTrace:
         self.outsides: dict[int, Outside] = {}
         self.slots: dict[int, GradientSlot] = {}
         self.created_here: dict[int, ref[TensorCore]] = {}
-        self.wrote_grad = False
         self._shapes = shapes  # symbolic shapes of arguments, by id of the tensor
-        self.argument = -1
+        self._gradient_of: dict[int, Outside] = {}
 
     def touch(self, tensor: TensorCore) -> None:
         """An outside tensor becomes a placeholder when it is first used."""
         if id(tensor) in self.outsides or self._is_inner(tensor):
             return
-        node = tensor.node
-        if node.value is None:
-            if placeholder_in(node):
-                return  # an example of an enclosing vmap
-            pending.compute([node])
-        self._take(tensor)
+        if tensor.node.value is None:
+            if placeholder_in(tensor.node):
+                return  # an unannounced handle of the function's own
+            pending.compute([tensor.node])
+        self._take(tensor, -1)
 
-    def _take(self, tensor: TensorCore) -> None:
-        node = tensor.node
+    def _take(self, tensor: TensorCore, argument: int) -> None:
+        node, leaf = tensor.node, tensor._leaf
         stand_in = placeholder(self._shapes.get(id(tensor), node.shape), node.dtype)
         stand_in.tracked = node.tracked
-        leaf = tensor._leaf
-        if leaf is not None and leaf.required:
+        required = leaf is not None and leaf.required
+        if required:
             owners[stand_in] = ref(tensor)
-        self.outsides[id(tensor)] = Outside(tensor, node, stand_in, self.argument)
+        parent = None if argument >= 0 else self._gradient_of.get(id(tensor))
+        self.outsides[id(tensor)] = Outside(
+            tensor, node, stand_in, argument, parent, leaf, required
+        )
         tensor.node = stand_in
 
     def take_argument(self, tensor: TensorCore, number: int) -> None:
         """Arguments are known from the start."""
         if id(tensor) not in self.outsides:
-            self.argument = number
-            self._take(tensor)
-            self.argument = -1
+            if tensor.node.value is None:
+                pending.compute([tensor.node])
+            self._take(tensor, number)
 
     def _is_inner(self, tensor: TensorCore) -> bool:
         found = self.created_here.get(id(tensor))
@@ -130,9 +157,10 @@ class JitTrace:
         node = tensor.node
         if node.value is None and placeholder_in(node):
             raise TraceError(
-                f"[jit] the value of {describe(node.shape, node.dtype)} was looked at while the function was being compiled, "
-                "where it would be frozen; use lm.where or lm.cond instead of Python branches on values, lm.debug_print "
-                "to print, or return the tensor and look at it outside"
+                f"[jit] the value of {describe(node.shape, node.dtype)} was looked at (by a branch,"
+                " print, float() or the like) while the function was being compiled, where it has "
+                "none yet; use lm.where instead of Python branches on values, or return the tensor "
+                "and look at it outside"
             )
 
     def read_grad(self, tensor: TensorCore) -> None:
@@ -144,20 +172,34 @@ class JitTrace:
         """A gradient that is set is state."""
         self.touch(tensor)
         self._slot(tensor, read=False)
-        self.wrote_grad = True
 
     def _slot(self, tensor: TensorCore, read: bool) -> None:
-        if id(tensor) not in self.slots and id(tensor) in self.outsides:
-            before = leaf_grad(tensor)
-            self.slots[id(tensor)] = GradientSlot(self.outsides[id(tensor)], before, read)
+        outside = self.outsides.get(id(tensor))
+        if outside is None or id(tensor) in self.slots:
+            return
+        before, leaf = leaf_grad(tensor), outside.leaf
+        hooks = () if leaf is None else tuple(leaf.hooks.values())
+        self.slots[id(tensor)] = GradientSlot(outside, before, read, hooks)
+        if before is not None and id(before) not in self.outsides:
+            self._gradient_of[id(before)] = outside
 
     def restore(self) -> None:
         """Put every outside tensor and gradient back."""
         for outside in self.outsides.values():
-            owners.pop(outside.placeholder, None)
-            outside.tensor.node = outside.original
+            outside.restore()
         for slot in self.slots.values():
             set_leaf_grad(slot.outside.tensor, slot.before)
+
+    def escaped(self) -> list[tuple[ref[TensorCore], Node]]:
+        """Tensors made during the run that something outside still holds."""
+        if any(reference() is not None for reference in self.created_here.values()):
+            gc.collect()
+        found: list[tuple[ref[TensorCore], Node]] = []
+        for reference in self.created_here.values():
+            tensor = reference()
+            if tensor is not None and tensor.node.value is None:
+                found.append((reference, tensor.node))
+        return found
 
 
 def leaf_grad(tensor: TensorCore) -> TensorCore | None:
@@ -174,83 +216,70 @@ def set_leaf_grad(tensor: TensorCore, grad: TensorCore | None) -> None:
     tensor._leaf.grad = grad
 
 
-def _random_state() -> object:
-    kind, keys, position, *rest = np.random.get_state()  # noqa: NPY002
-    return random.getstate(), kind, keys.tobytes(), position, rest
-
-
 def record(
-    f: Callable[..., Any], args: Sequence[Any], options: dict[str, Any], tensors: Sequence[TensorCore],
-    shapes: dict[int, Shape],
-) -> Recording:
-    """Run ``f(*args, **options)`` on placeholders; ``tensors`` are the tensors among the arguments, in order.
+    f: Callable[..., Any], args: Sequence[Any], options: dict[str, Any],
+    tensors: Sequence[TensorCore], shapes: dict[int, Shape], environment: Environment,
+) -> Recording:  # fmt: skip
+    """Run ``f(*args, **options)`` on placeholders; ``tensors`` are those among the arguments.
 
     Raises:
         TraceError: for what a compiled program could not repeat faithfully.
     """
-    trace = JitTrace(shapes)
-    before = _random_state()
-    previous = set_trace(trace)
-    try:
-        for number, tensor in enumerate(tensors):
-            trace.take_argument(tensor, number)
-        result = f(*args, **options)
-        if _random_state() != before:
-            raise TraceError(
-                "[jit] the function draws from Python's or NumPy's random numbers, which would be frozen; "
-                "use lm.random, or draw outside and pass the result as an argument"
-            )
-        return _finish(trace, result)
-    finally:
-        set_trace(previous)
-        trace.restore()
+    with _one_at_a_time:
+        pending.flush()
+        random.generator()  # made inside, it would begin anew at every call
+        trace = JitTrace(shapes)
+        before = environment.random_states()
+        previous = set_trace(trace)
+        try:
+            for number, tensor in enumerate(tensors):
+                trace.take_argument(tensor, number)
+            leaves, structure = tree.flatten(f(*args, **options))
+            if environment.random_states() != before:
+                raise TraceError(
+                    "[jit] the function draws from Python's or NumPy's random numbers, which would "
+                    "be frozen; use lm.random, or draw outside and pass the result as an argument"
+                )
+            recording = _finish(trace, leaves, structure)
+            del leaves
+        finally:
+            set_trace(previous)
+            trace.restore()
+        recording.escaped = trace.escaped()
+    return recording
 
 
-def _finish(trace: JitTrace, result: Any) -> Recording:
-    leaves, structure = tree.flatten(result)
-    found: list[object] = []
-    for leaf in leaves:
-        if isinstance(leaf, TensorCore):
-            outside = trace.outsides.get(id(leaf))
-            found.append(leaf.node if outside is None else outside)
-        else:
-            found.append(leaf)
+def _finish(trace: JitTrace, leaves: Sequence[Any], structure: tree.Structure) -> Recording:
+    result: list[object] = [
+        (trace.outsides.get(id(leaf)) or leaf.node) if isinstance(leaf, TensorCore) else leaf
+        for leaf in leaves
+    ]
     outsides = list(trace.outsides.values())
-    states = [(o, o.tensor.node) for o in outsides if o.tensor.node is not o.placeholder]
+    states: list[tuple[Outside, Node, bool]] = []
+    for o in outsides:
+        if o.tensor.node is not o.placeholder:
+            leaf = o.tensor._leaf
+            states.append((o, o.tensor.node, leaf is not None and leaf.required))
     gradients: list[tuple[GradientSlot, Node | None]] = []
-    known = {id(leaf) for leaf in leaves}
     for slot in trace.slots.values():
         now = leaf_grad(slot.outside.tensor)
         if now is not slot.before:
             gradients.append((slot, None if now is None else now.node))
-            known.add(id(now))
-    _check_history(trace, outsides)
-    tracked = [isinstance(n, Node) and n.tracked for n in found]
-    del leaves, result
-    escaped = _escaped(trace, known)
-    return Recording(outsides, found, structure, states, gradients, escaped, list(trace.slots.values()), tracked)
+    is_step = any(node is not None for _, node in gradients) or any(
+        o.required or o.parent is not None for o, _, _ in states
+    )
+    if is_step:
+        _check_history(outsides)
+    slots = list(trace.slots.values())
+    return Recording(outsides, result, structure, states, gradients, slots, is_step)
 
 
-def _check_history(trace: JitTrace, outsides: Sequence[Outside]) -> None:
-    if not trace.wrote_grad:
-        return
+def _check_history(outsides: Sequence[Outside]) -> None:
     for o in outsides:
-        leaf = o.tensor._leaf
-        if o.original.tracked and (leaf is None or not leaf.required):
+        if o.original.tracked and not o.required:
+            what = describe(o.original.shape, o.original.dtype)
             raise TraceError(
-                f"[jit] the function calls backward() and uses a tensor {describe(o.original.shape, o.original.dtype)} computed outside "
-                "from others that require gradients, which backward() inside cannot reach; pass x.detach(), or compute it inside"
+                f"[jit] the function calls backward() and uses a tensor {what} computed outside "
+                "from others that require gradients, which backward() inside cannot reach; "
+                "pass x.detach(), or compute it inside"
             )
-
-
-def _escaped(trace: JitTrace, known: set[int]) -> list[tuple[ref[TensorCore], Node]]:
-    """Tensors made during the run that something outside still holds."""
-    alive = [r for key, r in trace.created_here.items() if key not in known and r() is not None]
-    if alive:
-        gc.collect()
-    found: list[tuple[ref[TensorCore], Node]] = []
-    for reference in alive:
-        tensor = reference()
-        if isinstance(tensor, Tensor) and tensor.node.value is None:
-            found.append((reference, tensor.node))
-    return found

@@ -1,0 +1,193 @@
+"""One call's arguments as ``jit`` sees them: tensors in order, and a key for everything else.
+
+Input: positional and keyword arguments. Output: :class:`Call`. Calls with equal keys differ in the
+values of tensors alone. NumPy arrays are tensors that share their memory for the call.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from lamella import tree
+from lamella.errors import OptionError
+from lamella.ir.dim import Dim, Shape
+from lamella.ir.node import gradient_mode
+from lamella.tensor.core import TensorCore, describe, wrap
+from lamella.tensor.host import node_from_array
+from lamella.transforms.reach import PLAIN
+
+__all__ = ["Call", "arrays_to_tensors"]
+
+Axes = Mapping[int, str]
+_FLAT = (TensorCore, np.ndarray, int, float, str)  # certainly leaves, so that args are the leaves
+_BUILTIN = (list, tuple, dict, type(None))
+
+
+class Call:
+    """Arguments of one call.
+
+    ``shared`` are the numbers of tensors that are arrays of the caller's; ``shapes`` has symbolic
+    shapes by id of the tensor, and ``sizes`` the values of their symbols.
+    """
+
+    __slots__ = ("_leaves", "args", "key", "options", "shapes", "shared", "sizes", "tensors")
+
+    def __init__(
+        self, args: tuple[Any, ...], options: dict[str, Any], dynamic: Mapping[str | int, Axes]
+    ) -> None:
+        self.args, self.options = args, options
+        structure: object = len(args)
+        leaves: list[Any] = list(args)
+        if options or not _is_flat(args):
+            leaves, structure = tree.flatten((args, options))
+        tensors: list[Any] = []
+        shared: list[int] = []
+        for i, leaf in enumerate(leaves):
+            if isinstance(leaf, TensorCore):
+                tensors.append(leaf)
+            elif isinstance(leaf, (np.ndarray, np.generic)):
+                shared.append(len(tensors))
+                leaves[i] = leaf = _tensor_of(leaf)
+                tensors.append(leaf)
+        self.tensors: list[TensorCore] = tensors
+        self.shared, self._leaves = shared, leaves
+        self.shapes: dict[int, Shape] = {}
+        self.sizes: dict[str, int] = {}
+        if dynamic:
+            self._open(dynamic)
+        self.key = self._key(leaves, structure)
+
+    def _key(self, leaves: list[Any], structure: object) -> tuple[object, ...]:
+        key: list[object] = [structure, gradient_mode.enabled]
+        shapes = self.shapes
+        for leaf in leaves:
+            if isinstance(leaf, TensorCore):
+                node, kept = leaf.node, leaf._leaf
+                key.append(shapes.get(id(leaf), node.shape) if shapes else node.shape)
+                key.append(node.dtype.name)
+                key.append(node.tracked + (kept is not None and kept.required))
+            else:
+                key.append(_static(leaf))
+        count = len(self.tensors)
+        if count > 1 and len(set(map(id, self.tensors))) < count:
+            first = {id(t): i for i, t in reversed(list(enumerate(self.tensors)))}
+            key.append(tuple([first[id(t)] for t in self.tensors]))
+        return tuple(key)
+
+    def traced_arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments with tensors in place of arrays; all else is the caller's own object."""
+        if not self.shared:
+            return self.args, self.options
+        place = iter(self._leaves)
+
+        def exchange(value: Any) -> Any:
+            old, structure = tree.flatten(value)
+            new = [next(place) for _ in old]
+            same = all(a is b for a, b in zip(old, new, strict=True))
+            return value if same else tree.unflatten(structure, new)
+
+        args = tuple([exchange(value) for value in self.args])
+        options = {name: exchange(self.options[name]) for name in sorted(self.options)}
+        return args, options
+
+    def objects(self) -> list[tuple[str, object]]:
+        """Modules and other objects among the arguments, whose attributes can be read, by path."""
+        value = (self.args, self.options)
+
+        def whole(part: object) -> bool:
+            return not isinstance(part, _BUILTIN)
+
+        found = zip(tree.paths(value, whole), tree.leaves(value, whole), strict=True)
+        skip = (TensorCore, np.ndarray, np.generic, *PLAIN)
+        return [(_named(path), leaf) for path, leaf in found if not isinstance(leaf, skip)]
+
+    def described(self) -> dict[str, str]:
+        """Every leaf in words, by path."""
+        paths = tree.paths((self.args, self.options))
+        found = {_named(p): self._brief(leaf) for p, leaf in zip(paths, self._leaves, strict=True)}
+        found["gradient mode"] = "on" if gradient_mode.enabled else "off"
+        repeated = len(self.tensors) - len(set(map(id, self.tensors)))
+        found["number of tensors passed twice"] = str(repeated)
+        return found
+
+    def _brief(self, leaf: object) -> str:
+        if not isinstance(leaf, TensorCore):
+            return repr(leaf)
+        text = describe(self.shapes.get(id(leaf), leaf.node.shape), leaf.node.dtype)
+        return f"{text} that requires a gradient" if leaf.node.tracked else text
+
+    # -- dynamic sizes -----------------------------------------------------------------------------
+    def _open(self, dynamic: Mapping[str | int, Axes]) -> None:
+        """Gives named axes their symbols."""
+        args, options = self.traced_arguments()
+        for name, axes in dynamic.items():
+            if isinstance(name, int):
+                value = args[name] if name < len(args) else None
+            else:
+                value = options.get(name)
+            for leaf in tree.leaves(value):
+                if isinstance(leaf, TensorCore) and id(leaf) not in self.shapes:
+                    self.shapes[id(leaf)] = self._shape(leaf, name, axes)
+
+    def _shape(self, tensor: TensorCore, name: object, axes: Axes) -> Shape:
+        shape: list[int | Dim] = list(tensor.node.shape)
+        for axis, symbol in axes.items():
+            if not -len(shape) <= axis < len(shape):
+                raise OptionError(
+                    f"[jit] dynamic={{{name!r}: {dict(axes)}}}: axis {axis} is not one of shape "
+                    f"{tuple(shape)}; name an axis the argument has"
+                )
+            size = tensor.node.shape[axis]
+            if not isinstance(size, int) or self.sizes.setdefault(symbol, size) != size:
+                raise OptionError(
+                    f"[jit] the dynamic size {symbol!r} is {self.sizes[symbol]} in one place and "
+                    f"{size} in another; give axes that may differ different names"
+                )
+            shape[axis] = Dim(symbol)
+        return tuple(shape)
+
+
+def _is_flat(args: tuple[Any, ...]) -> bool:
+    for value in args:  # faster than all() of a generator
+        if not isinstance(value, _FLAT):
+            return False
+    return True
+
+
+def _tensor_of(array: Any) -> TensorCore:
+    return wrap(node_from_array(np.asarray(array), None, copy=False))
+
+
+def _named(path: str) -> str:
+    """A path into ``(args, options)`` in the caller's words."""
+    if path.startswith("[0]"):
+        return f"argument {path[3:]}"
+    return f"argument {path[3:]}".replace("['", "", 1).replace("']", "", 1)
+
+
+def _static(leaf: object) -> object:
+    """An argument that is no tensor: part of the key, by value."""
+    try:
+        hash(leaf)
+    except TypeError:
+        raise OptionError(
+            f"[jit] an argument holds a {type(leaf).__name__}, which can be neither traced nor "
+            "compared; pass tensors, arrays, numbers, text, or containers of them (register a "
+            "class with lm.tree.register)"
+        ) from None
+    return type(leaf), repr(leaf) if isinstance(leaf, float) else leaf
+
+
+def arrays_to_tensors(args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, Any]:
+    """The arguments as a compiled call has them, for a call that is part of another function."""
+    arrays = (np.ndarray, np.generic)
+    if not any(isinstance(leaf, arrays) for leaf in tree.leaves((args, options))):
+        return args, options
+
+    def convert(leaf: Any) -> Any:
+        return _tensor_of(leaf) if isinstance(leaf, arrays) else leaf
+
+    found_args, found_options = tree.map(convert, (args, options))
+    return found_args, found_options
