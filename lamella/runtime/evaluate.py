@@ -168,8 +168,9 @@ def _interpret(roots: Sequence[Node]) -> None:
 
 
 def _settle(node: Node, value: Buffer) -> None:
+    """Give a node its value; it forgets its inputs unless a derivative may pass to them."""
     node.value = value
-    if not node.tracked:
+    if not node.tracked or not any([source.tracked for source in node.inputs]):
         node.inputs = ()
         node.op = DATA
 

@@ -1,0 +1,116 @@
+"""What varies from step to step does not compile again, memory stays flat, and bits do not depend on threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import lamella as lm
+from lamella import nn, optim
+from lamella.config import config
+from lamella.runtime.buffer import memory_in_use
+from lamella.runtime.evaluate import compiled_count, forget_programs
+
+F = nn.functional
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    forget_programs()
+    yield
+    config.threads = 0
+
+
+def test_an_integer_index_is_an_argument() -> None:
+    x = np.random.default_rng(0).standard_normal((1000, 8)).astype(np.float32)
+    t, before = lm.asarray(x), compiled_count()
+    found = [t[i].sum().item() for i in range(1000)]
+    assert compiled_count() - before <= 5
+    np.testing.assert_allclose(found, x.astype(np.float64).sum(1), rtol=1e-4, atol=1e-5)
+
+
+def test_a_growing_list_compiles_a_handful() -> None:
+    x = np.random.default_rng(1).standard_normal((200, 8)).astype(np.float32)
+    before, rows = compiled_count(), lm.zeros((0, 8))
+    for i in range(200):
+        rows = lm.concat([rows, lm.asarray(x[i])[None]])
+        total = rows.sum().item()
+        np.testing.assert_allclose(total, x[: i + 1].astype(np.float64).sum(), rtol=1e-4, atol=1e-4)
+    assert compiled_count() - before <= 5
+    np.testing.assert_array_equal(rows.numpy(), x)
+
+
+def test_slices_of_every_length_compile_a_handful() -> None:
+    x = np.random.default_rng(2).standard_normal((300, 3)).astype(np.float32)
+    t, before = lm.asarray(x), compiled_count()
+    for i in range(1, 300):
+        np.testing.assert_allclose(t[:i].max().item(), x[:i].max())
+    assert compiled_count() - before <= 5
+
+
+def test_a_python_scalar_is_an_argument() -> None:
+    t, before = lm.ones(10), compiled_count()
+    for i in range(200):
+        assert (t * (i * 0.5) + i).sum().item() == pytest.approx(10 * (i * 0.5 + i))
+    assert compiled_count() - before <= 5
+
+
+def test_a_loop_without_eval_is_bounded() -> None:
+    z, before = lm.zeros((64,)), compiled_count()
+    for _ in range(5000):
+        z = z * 0.5 + 1.0
+    assert compiled_count() - before <= 5
+    np.testing.assert_allclose(z.numpy(), 2.0)
+
+
+def _train(steps: int) -> tuple[np.ndarray, int]:
+    """Trains eagerly; the parameters, and the bytes held afterwards."""
+    lm.manual_seed(0)
+    rng = np.random.default_rng(0)
+    model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
+    opt = optim.Adam(model.parameters(), lr=1e-3)
+    x = lm.asarray(rng.standard_normal((64, 16)).astype(np.float32))
+    y = lm.asarray(rng.integers(0, 4, 64))
+    for _ in range(steps):
+        loss = F.cross_entropy(model(x), y)
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+    held = memory_in_use()
+    return np.concatenate([p.detach().numpy().ravel() for p in model.parameters()]), held
+
+
+def test_eager_training_keeps_memory_flat() -> None:
+    held = [_train(steps)[1] for steps in (5, 60)]
+    assert held[1] <= held[0] * 1.05 + 4096
+
+
+def test_same_bits_for_any_number_of_threads_and_every_run() -> None:
+    def run(threads: int) -> bytes:
+        lm.set_num_threads(threads)
+        forget_programs()
+        rng = np.random.default_rng(3)
+        a = lm.asarray(rng.standard_normal((257, 300)).astype(np.float32))
+        big = lm.asarray(rng.standard_normal(300_001).astype(np.float32))
+        index = lm.asarray(rng.integers(0, 50, 4000))
+        parts = [
+            F.softmax(a @ a.T, -1), big.sum(), (big * big).mean(), a.std(0), lm.logsumexp(a, 1),
+            a.cumsum(0), lm.grad(lambda table: (F.embedding(index, table) ** 2).sum())(a[:50]),
+        ]  # fmt: skip
+        return b"".join(p.numpy().tobytes() for p in parts) + _train(3)[0].tobytes()
+
+    first = run(1)
+    for i in range(20):
+        assert run(1 + i % 2) == first
+
+
+def test_every_pass_can_be_left_out() -> None:
+    from lamella.compiler.pipeline import PASSES
+
+    reference = _train(3)[0]
+    for name, _ in PASSES:
+        forget_programs()
+        with config(skip_passes=name):
+            np.testing.assert_allclose(_train(3)[0], reference, rtol=1e-4, atol=1e-6)
