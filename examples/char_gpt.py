@@ -2,8 +2,9 @@
 
     python examples/char_gpt.py TEXTFILE [--minutes 5] [--out samples.txt]
 
-An ordinary training loop in PyTorch's style; ``lm.jit`` turns the whole step (forward, backward, clipping, optimiser)
-into one native call. The last tenth of the text is held out; the loss on it is in nats per character.
+An ordinary training loop in PyTorch's style; ``lm.jit`` turns the whole step (forward, backward,
+clipping, optimiser) into one native call. The last tenth of the text is held out; the loss on it is
+in nats per character.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from lamella import nn, optim
 
 F = nn.functional
 CONTEXT, WIDTH, LAYERS, HEADS, BATCH = 64, 128, 4, 4, 16
-RATE, WARM_UP, FINAL = 3e-3, 100, 0.05
+RATE, WARM_UP, FINAL = 4e-3, 100, 0.05
 
 
 class Block(nn.Module):
@@ -117,9 +118,9 @@ def validate(model: GPT, data: np.ndarray) -> float:
     """The mean loss over the held-out text, in nats per character."""
     score = lm.jit(lambda ids, targets: next_loss(model, ids, targets))
     starts = np.arange(0, len(data) - CONTEXT - 1, CONTEXT)
-    starts = starts[: max(len(starts) // BATCH, 1) * BATCH]
+    batches = starts[: len(starts) // BATCH * BATCH].reshape(-1, BATCH)
     with lm.no_grad():
-        losses = [score(*windows(data, part)).item() for part in np.split(starts, len(starts) // BATCH)]
+        losses = [score(*windows(data, batch)).item() for batch in batches]
     return float(np.mean(losses))
 
 
@@ -143,14 +144,14 @@ def write(
 def main() -> int:
     """Read the arguments, train, validate, write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("text", type=Path, help="a plain text file of at least some 10,000 characters")
+    parser.add_argument("text", type=Path, help="a plain text file")
     parser.add_argument("--minutes", type=float, default=5.0, help="how long to train")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=None, help="also write the sample to this file")
     options = parser.parse_args()
 
     text = options.text.read_text(encoding="utf-8")
-    if len(text) < 20 * CONTEXT * BATCH:
+    if len(text) < 20 * CONTEXT * BATCH:  # the held-out tenth must fill a batch
         print(f"{options.text} has {len(text)} characters; give a longer text", file=sys.stderr)
         return 2
     letters = sorted(set(text))

@@ -72,7 +72,7 @@ def test_shuffle_covers_all_keeps_rows_together_and_differs_by_epoch() -> None:
 def test_manual_seed_repeats_the_order() -> None:
     def order() -> list[int]:
         lm.manual_seed(5)
-        return [int(y) for y in DataLoader(Y, shuffle=True, as_numpy=True)]
+        return [y.item() for y in DataLoader(Y, shuffle=True, as_numpy=True)]
 
     assert order() == order()
 

@@ -73,7 +73,8 @@ TEXTS: list[tuple[nn.Module, str]] = [
     ),
     (
         nn.Conv1d(2, 2, 3, dilation=2, groups=2, bias=False, padding="same"),
-        "Conv1d(2, 2, kernel_size=(3,), stride=(1,), padding='same', dilation=(2,), groups=2, bias=False)",
+        "Conv1d(2, 2, kernel_size=(3,), stride=(1,), padding='same', dilation=(2,), groups=2, "
+        "bias=False)",
     ),
     (nn.LayerNorm(3), "LayerNorm((3,), eps=1e-05, elementwise_affine=True)"),
     (nn.GroupNorm(2, 4), "GroupNorm(2, 4, eps=1e-05, affine=True)"),
