@@ -51,7 +51,7 @@ _FROM: Final = {
     "less_equal logical_and logical_not logical_or logical_xor nan_to_num not_equal round signbit trunc where",
     "lamella.tensor.transcendental": "acos acosh asin asinh atan atanh cos cosh erf erfc exp exp2 expm1 log log10 "
     "log1p log2 rsqrt sigmoid sin sinh sqrt tan tanh",
-    "lamella.tensor.reduction": "all amax amin any argmax argmin count_nonzero cummax cummin cumprod cumsum logsumexp "
+    "lamella.tensor.reduction": "all amax amin any argmax argmin count_nonzero cummax cummin cumprod cumsum cumulative_prod cumulative_sum logsumexp "
     "max mean median min prod quantile std sum var",
     "lamella.tensor.manipulation": "broadcast_arrays broadcast_shapes broadcast_tensors broadcast_to diag diagonal "
     "expand expand_dims flatten flip fliplr flipud matrix_transpose moveaxis permute permute_dims ravel reshape roll "

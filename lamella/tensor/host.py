@@ -81,21 +81,15 @@ def _check_nested(data: object, path: str = "") -> tuple[int, ...]:
 
 
 def _first_leaf(data: object) -> object:
-    while isinstance(data, Sequence) and len(data):
+    while isinstance(data, Sequence) and not isinstance(data, str | bytes) and len(data):
         data = data[0]
     return data
-
-
-def _float_in(data: object) -> bool:
-    if isinstance(data, Sequence):
-        return any(_float_in(item) for item in data)
-    return isinstance(data, float)
 
 
 def _python_array(data: object, dtype: DType | None) -> tuple[Array, DType]:
     """Nested Python numbers as an array, and the element type of the tensor they make."""
     first = _first_leaf(data)
-    if isinstance(first, Sequence):
+    if isinstance(first, list | tuple | range):  # an empty one
         return np.zeros(_check_nested(data), np.float32), dtype or default_float()
     try:
         array = np.asarray(data)
@@ -104,7 +98,7 @@ def _python_array(data: object, dtype: DType | None) -> tuple[Array, DType]:
         raise DTypeError(
             "[tensor] the numbers do not fit one element type; give smaller ones, or an array with a dtype"
         ) from None
-    if array.dtype.kind not in "biufV" or array.dtype.kind == "O":
+    if array.dtype.kind not in "biuf":
         _check_nested(data)
     if dtype is None:
         own = isinstance(first, np.generic | np.ndarray)

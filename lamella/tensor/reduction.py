@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "cummax", "cummin",
-    "cumprod", "cumsum", "logsumexp", "max", "mean", "median", "min", "prod", "quantile", "std", "sum",
+    "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "logsumexp", "max", "mean", "median", "min", "prod", "quantile", "std", "sum",
     "var",
 ]  # fmt: skip
 
@@ -367,3 +367,36 @@ def cummin(x: TensorLike, axis: int | None = None) -> Tensor:
     [3, 1, 1]
     """
     return _running("cummin", ops.cummin, as_node(x), axis)
+
+
+@with_synonyms
+def cumulative_sum(
+    x: TensorLike, axis: int | None = None, dtype: object = None, include_initial: bool = False
+) -> Tensor:
+    """The running sum along ``axis`` (array-API's name); ``include_initial`` puts a 0 before it.
+
+    >>> cumulative_sum([1, 2, 3], include_initial=True).tolist()
+    [0, 1, 3, 6]
+    """
+    return _cumulative(cumsum(x, axis, dtype), axis, 0, include_initial)
+
+
+@with_synonyms
+def cumulative_prod(
+    x: TensorLike, axis: int | None = None, dtype: object = None, include_initial: bool = False
+) -> Tensor:
+    """The running product along ``axis`` (array-API's name); ``include_initial`` puts a 1 before it.
+
+    >>> cumulative_prod([1, 2, 3]).tolist()
+    [1, 2, 6]
+    """
+    return _cumulative(cumprod(x, axis, dtype), axis, 1, include_initial)
+
+
+def _cumulative(running: Tensor, axis: int | None, first: int, include: bool) -> Tensor:
+    if not include:
+        return running
+    node = running.node
+    place = axis_of("cumulative", 0 if axis is None else axis, node.shape)
+    low = [1 if each == place else 0 for each in range(node.ndim)]
+    return wrap(ops.pad(node, low, [0] * node.ndim, ops.constant(first, node.dtype)))
