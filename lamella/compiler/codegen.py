@@ -1,11 +1,14 @@
 """From kernels to machine code in memory.
 
-Input: kernels and a target. Output: the bytes of an object file (what the disk cache keeps), and the addresses of its functions once loaded.
-The text of a kernel is already vectorised, in SSA form and free of invariant code in loops, so no optimisation pipeline runs: only ``sroa`` where a
-kernel keeps arrays in registers. docs/design/ has the measurements behind this.
+Input: kernels and a target. Output: the bytes of an object file (what the disk cache keeps), and
+the addresses of its functions once loaded. The text of a kernel is already vectorised, in SSA form
+and free of invariant code in loops, so no optimisation pipeline runs: only ``sroa`` where a kernel
+keeps arrays in registers. docs/design/ has the measurements behind this.
 """
+
 from __future__ import annotations
 
+import importlib
 import re
 import threading
 from collections.abc import Sequence
@@ -33,7 +36,7 @@ _DEFINED: Final = re.compile(r"^define void @([\w.$]+)\(", re.MULTILINE)
 
 @cache
 def _llvm() -> ModuleType:
-    import llvmlite.binding as llvm
+    llvm = importlib.import_module("llvmlite.binding")
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
@@ -61,7 +64,9 @@ def _module(text: str, machine: TargetMachine, sroa: bool) -> ModuleRef:
     if sroa:
         manager = llvm.create_new_function_pass_manager()
         manager.add_sroa_pass()
-        builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=0))
+        builder = llvm.create_pass_builder(
+            machine, llvm.create_pipeline_tuning_options(speed_level=0)
+        )
         for function in module.functions:
             if not function.is_declaration:
                 manager.run(function, builder)
@@ -76,7 +81,9 @@ def compile_ir(text: str, target: Target, *, sroa: bool = False, level: int = LE
     """
     with _lock:
         machine = _machine(target, level)
-        return _pack(_DEFINED.findall(text), bytes(machine.emit_object(_module(text, machine, sroa))))
+        return _pack(
+            _DEFINED.findall(text), bytes(machine.emit_object(_module(text, machine, sroa)))
+        )
 
 
 def compile_objects(kernels: Sequence[Kernel], target: Target, *, level: int = LEVEL) -> bytes:
@@ -97,11 +104,16 @@ def assembly(kernels: Sequence[Kernel], target: Target, *, level: int = LEVEL) -
     """The assembly text of kernels, for people and tests."""
     with _lock:
         machine = _machine(target, level)
-        return str(machine.emit_assembly(_module(emit_module(kernels, target), machine, needs_sroa(kernels))))
+        return str(
+            machine.emit_assembly(
+                _module(emit_module(kernels, target), machine, needs_sroa(kernels))
+            )
+        )
 
 
-# -- objects -----------------------------------------------------------------------------------------------------------
-# An object is the names of its functions (ASCII, one a line), an empty line, and the file LLVM wrote.
+# -- objects ---------------------------------------------------------------------------------------
+# An object is the names of its functions (ASCII, one a line), an empty line, and the file LLVM
+# wrote.
 def _pack(names: Sequence[str], data: bytes) -> bytes:
     return "".join(f"{name}\n" for name in names).encode() + b"\n" + data
 
@@ -116,14 +128,18 @@ def _unpack(data: bytes) -> tuple[list[str], bytes]:
 @cache
 def _linker() -> LLJIT:
     llvm = _llvm()
-    machine = llvm.Target.from_default_triple().create_target_machine(opt=2, reloc="pic", codemodel="small")
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        opt=2, reloc="pic", codemodel="small"
+    )
     return llvm.create_lljit_compiler(machine, use_jit_link=False, suppress_errors=True)
 
 
 def load_object(data: bytes) -> dict[str, int]:
-    """Load what ``compile_objects`` made for this machine, here or in another process; its functions' addresses by name.
+    """Load what ``compile_objects`` made for this machine, here or in another process; its
+    functions' addresses by name.
 
-    Loaded code lives as long as the process, because programs hold bare addresses. Objects may define equal names.
+    Loaded code lives as long as the process, because programs hold bare addresses. Objects may
+    define equal names.
 
     Raises:
         CompilerError: if the object is damaged or refers to functions outside itself.

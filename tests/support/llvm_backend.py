@@ -1,7 +1,9 @@
 """Run a kernel through the LLVM emitter on NumPy arrays.
 
-Input: what ``lamella.ir.loop_interp.run_kernel`` takes, and a target this machine can run. Output: the arrays, changed in the same way.
+Input: what ``lamella.ir.loop_interp.run_kernel`` takes, and a target this machine can run. Output:
+the arrays, changed in the same way.
 """
+
 from __future__ import annotations
 
 import ctypes
@@ -24,7 +26,9 @@ NAMES = ("host", "avx2", "x86-64-v2")
 
 
 def target_named(name: str, *, exact: bool = False) -> Target:
-    """The host, or a named target this machine runs (else the test is skipped); ``exact`` forbids contraction."""
+    """The host, or a named target this machine runs (else the test is skipped); ``exact`` forbids
+    contraction.
+    """
     here = host()
     target = here if name == "host" else named(name)
     if target.triple.split("-")[0] != here.triple.split("-")[0]:
@@ -52,7 +56,9 @@ def run_kernel_llvm(
     known: Mapping[str, int] | None = None,
     cuts: Sequence[int] = (),
 ) -> None:
-    """Run all grid iterations, in pieces that end at ``cuts``; ``known`` holds addresses if it has been compiled."""
+    """Run all grid iterations, in pieces that end at ``cuts``; ``known`` holds addresses if it has
+    been compiled.
+    """
     words = [arrays[b.name].ctypes.data for b in kernel.buffers]
     words += [_word(params[p.name], p.dtype) for p in kernel.params]
     words += [sizes[name] for name in kernel.sizes]
@@ -65,3 +71,12 @@ def run_kernel_llvm(
     for stop in (*cuts, grid_extent(kernel, sizes)):
         function(ctypes.addressof(slots), start, stop)
         start = stop
+
+
+def same_bits(a: Array, b: Array) -> None:
+    """Equal, zeros with their sign; any nan equals any nan."""
+    if a.dtype.kind not in "biu":
+        a, b = a.astype(np.float64), b.astype(np.float64)
+        numbers = ~np.isnan(a)
+        np.testing.assert_array_equal(np.signbit(a[numbers]), np.signbit(b[numbers]))
+    np.testing.assert_array_equal(a, b)

@@ -1,16 +1,20 @@
 """Loop IR to LLVM IR text.
 
-Input: kernels (``ir.loops.Kernel``) and a :class:`Target`. Output: one module in which each kernel is
+Input: kernels (``ir.loops.Kernel``) and a :class:`Target`. Output: one module in which each kernel
+is
 
     define void @NAME(ptr noalias %args, i64 %begin, i64 %end)
 
-``%args`` points to 8-byte slots: the pointers of ``kernel.buffers``, the bits of ``kernel.params`` (in a slot's low bytes), the int64
-``kernel.sizes``, and last, if ``scratch_bytes(kernel)`` is not 0, a pointer to that much memory, 64-byte aligned and private to the
-calling worker. A call runs the grid iterations ``begin`` to ``end`` (exclusive).
+``%args`` points to 8-byte slots: the pointers of ``kernel.buffers``, the bits of ``kernel.params``
+(in a slot's low bytes), the int64 ``kernel.sizes``, and last, if ``scratch_bytes(kernel)`` is not
+0, a pointer to that much memory, 64-byte aligned and private to the calling worker. A call runs the
+grid iterations ``begin`` to ``end`` (exclusive).
 
-The text needs no optimisation passes (except ``sroa`` where ``needs_sroa``): vectors are explicit, variables are in SSA form, and every
-expression is written once, in the outermost loop that has its operands. Reductions over lanes have a fixed order.
+The text needs no optimisation passes (except ``sroa`` where ``needs_sroa``): vectors are explicit,
+variables are in SSA form, and every expression is written once, in the outermost loop that has its
+operands. Reductions over lanes have a fixed order.
 """
+
 from __future__ import annotations
 
 import sys
@@ -26,11 +30,15 @@ from lamella.ir.loops import Kernel
 __all__ = ["emit_module", "needs_sroa", "scratch_bytes"]
 
 STACK_LIMIT: Final = 256 << 10
-_DEPTH: Final = 20_000  # expressions are written recursively; deep ones come from unrolled recurrences
+_DEPTH: Final = (
+    20_000  # expressions are written recursively; deep ones come from unrolled recurrences
+)
 
 
 def scratch_bytes(kernel: Kernel) -> int:
-    """Bytes of worker-private memory the kernel takes in an extra last slot; 0 when its scratch fits the stack."""
+    """Bytes of worker-private memory the kernel takes in an extra last slot; 0 when its scratch
+    fits the stack.
+    """
     total = 0
     for alloc in allocations(kernel.body.body):
         if alloc.space != "register":
@@ -39,7 +47,7 @@ def scratch_bytes(kernel: Kernel) -> int:
 
 
 def needs_sroa(kernels: Sequence[Kernel]) -> bool:
-    """Whether some kernel keeps arrays in registers, which LLVM's ``sroa`` pass has to take apart."""
+    """Whether some kernel keeps arrays in registers, which LLVM's ``sroa`` has to take apart."""
     return any(a.space == "register" for k in kernels for a in allocations(k.body.body))
 
 
@@ -62,4 +70,6 @@ def emit_module(kernels: Sequence[Kernel], target: Target) -> str:
     finally:
         sys.setrecursionlimit(limit)
     head = [f'target triple = "{target.triple}"', *declares.values()]
-    return "\n".join([*head, *functions, f"attributes #0 = {{ {target.attributes} }}", *metadata, ""])
+    return "\n".join(
+        [*head, *functions, f"attributes #0 = {{ {target.attributes} }}", *metadata, ""]
+    )

@@ -1,10 +1,13 @@
 """Writing one LLVM function as text: values, nested scopes, and common subexpressions.
 
-A scope is a straight piece of control flow (a loop body, a branch) whose text is not in its parent yet, so an instruction whose
-operands belong to an outer scope is appended there: loop-invariant code leaves loops while it is written. Each scope remembers the
-instructions it has by their text, so an instruction is written once. Invariants: an instruction of a scope is dominated by everything in
-the scopes below it on the stack; pure instructions never go under ``pure_floor``, loads never under ``load_floor``.
+A scope is a straight piece of control flow (a loop body, a branch) whose text is not in its parent
+yet, so an instruction whose operands belong to an outer scope is appended there: loop-invariant
+code leaves loops while it is written. Each scope remembers the instructions it has by their text,
+so an instruction is written once. Invariants: an instruction of a scope is dominated by everything
+in the scopes below it on the stack; pure instructions never go under ``pure_floor``, loads never
+under ``load_floor``.
 """
+
 from __future__ import annotations
 
 import struct
@@ -14,18 +17,32 @@ from typing import Final
 from lamella.dtypes import DType, bool_, float32, int64
 from lamella.errors import CompilerError
 
-__all__ = ["Builder", "Ramp", "Scope", "Value", "constant", "int_constant", "mangle", "memory_type", "scalar_type", "vtype"]
+__all__ = [
+    "Builder",
+    "Ramp",
+    "Scope",
+    "Value",
+    "constant",
+    "int_constant",
+    "mangle",
+    "memory_type",
+    "scalar_type",
+    "vtype",
+]
 
 _SCALAR: Final = {
-    "bool": "i1", "int8": "i8", "uint8": "i8", "int16": "i16", "uint16": "i16", "int32": "i32", "uint32": "i32", "int64": "i64",
+    "bool": "i1", "int8": "i8", "uint8": "i8", "int16": "i16", "uint16": "i16", "int32": "i32",
+    "uint32": "i32", "int64": "i64",
     "uint64": "i64", "float16": "i16", "bfloat16": "i16", "float32": "float", "float64": "double",
 }  # fmt: skip
 _MANGLED: Final = {"float": "f32", "double": "f64", "half": "f16"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Value:
-    """An operand: its text, ``lanes`` (0: a scalar) and the scope (``place``) it is defined in; ``const`` if known now."""
+    """An operand: its text, ``lanes`` (0: a scalar) and the scope (``place``) it is defined in;
+    ``const`` if known now.
+    """
 
     text: str
     dtype: DType
@@ -34,9 +51,11 @@ class Value:
     const: bool | int | float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Ramp:
-    """The int64 vector ``base + stride * lane``, not written out yet; ``base`` is a multiple of ``align``."""
+    """The int64 vector ``base + stride * lane``, not written out yet; ``base`` is a multiple of
+    ``align``.
+    """
 
     base: Value
     stride: int
@@ -49,7 +68,9 @@ class Ramp:
 
 @dataclass(slots=True)
 class Scope:
-    """A piece of control flow being written; ``start`` and ``label`` name the blocks of its start and end."""
+    """A piece of control flow being written; ``start`` and ``label`` name the blocks of its start
+    and end.
+    """
 
     label: str
     start: str
@@ -125,7 +146,7 @@ class Builder:
         self.allocas: list[str] = []
         self._count = 0
 
-    # -- scopes --------------------------------------------------------------------------------------------------------
+    # -- scopes ------------------------------------------------------------------------------------
     def fresh(self, prefix: str = "v") -> str:
         """A new local name, without ``%``."""
         self._count += 1
@@ -158,17 +179,21 @@ class Builder:
         """Leave the innermost scope; the caller puts its text where it belongs."""
         return self.scopes.pop()
 
-    # -- instructions --------------------------------------------------------------------------------------------------
+    # -- instructions ------------------------------------------------------------------------------
     def pure(self, text: str, dtype: DType, lanes: int, place: int) -> Value:
         """The value of a pure instruction whose operands live at ``place`` or further out."""
         for at in range(place, len(self.scopes)):
             found = self.scopes[at].cse.get(text)
             if found is not None:
-                return found if found.dtype is dtype else Value(found.text, dtype, lanes, found.place)
+                return (
+                    found if found.dtype is dtype else Value(found.text, dtype, lanes, found.place)
+                )
         return self._append(text, text, dtype, lanes, max(place, self.top.pure_floor))
 
     def load(self, text: str, key: str, dtype: DType, lanes: int, place: int) -> Value:
-        """The value of a load, shared with an equal one of the same ``key`` (which names the memory's version)."""
+        """The value of a load, shared with an equal one of the same ``key`` (which names the
+        memory's version).
+        """
         place = max(place, self.top.load_floor)
         for at in range(place, len(self.scopes)):
             found = self.scopes[at].cse.get(key)
@@ -195,7 +220,7 @@ class Builder:
             self.declares[name] = f"declare {result} @{name}({types})"
         return f"call {result} @{name}({', '.join(f'{t} {x}' for t, x in operands)})"
 
-    # -- lanes ---------------------------------------------------------------------------------------------------------
+    # -- lanes -------------------------------------------------------------------------------------
     def splat(self, value: Value | Ramp, lanes: int) -> Value:
         """A value in ``lanes`` lanes (0: it must be a scalar already)."""
         if value.lanes == lanes:
@@ -208,9 +233,16 @@ class Builder:
     def splat_text(self, value: Value, scalar: str, lanes: int) -> Value:
         """A scalar of an LLVM type in all lanes."""
         if value.const is not None:
-            return Value(f"splat ({scalar} {value.text})", value.dtype, lanes, value.place, value.const)
+            return Value(
+                f"splat ({scalar} {value.text})", value.dtype, lanes, value.place, value.const
+            )
         wide = vtype(scalar, lanes)
-        one = self.pure(f"insertelement {wide} poison, {scalar} {value.text}, i64 0", value.dtype, lanes, value.place)
+        one = self.pure(
+            f"insertelement {wide} poison, {scalar} {value.text}, i64 0",
+            value.dtype,
+            lanes,
+            value.place,
+        )
         text = f"shufflevector {wide} {one.text}, {wide} poison, <{lanes} x i32> zeroinitializer"
         return self.pure(text, value.dtype, lanes, value.place)
 
@@ -220,7 +252,9 @@ class Builder:
             return value
         steps = ", ".join(f"i64 {value.stride * lane}" for lane in range(value.lanes))
         base = self.splat(value.base, value.lanes)
-        return self.pure(f"add <{value.lanes} x i64> {base.text}, <{steps}>", int64, value.lanes, base.place)
+        return self.pure(
+            f"add <{value.lanes} x i64> {base.text}, <{steps}>", int64, value.lanes, base.place
+        )
 
     def uniform_lanes(self, *values: Value | Ramp) -> tuple[int, list[Value]]:
         """The operands with one number of lanes."""

@@ -1,9 +1,12 @@
-"""Conversions between element types as LLVM text, with the meaning of ``cast`` in ``ir.loops.APPLY_OPS``.
+"""Conversions between element types as LLVM text, with the meaning of ``cast`` in
+``ir.loops.APPLY_OPS``.
 
-float16 and bfloat16 values are held as int16 bits. bfloat16 converts by integer arithmetic on every target (hardware instructions flush
-subnormals); float16 uses the hardware where the target has it. Conversions from float64 round once: they pass through
-a float32 rounded to odd, which keeps enough bits to round correctly afterwards.
+float16 and bfloat16 values are held as int16 bits. bfloat16 converts by integer arithmetic on every
+target (hardware instructions flush subnormals); float16 uses the hardware where the target has it.
+Conversions from float64 round once: they pass through a float32 rounded to odd, which keeps enough
+bits to round correctly afterwards.
 """
+
 from __future__ import annotations
 
 from lamella.compiler.emit.llvm_builder import Builder, Value, constant, mangle, scalar_type, vtype
@@ -64,7 +67,7 @@ def _saturated(b: Builder, value: Value, dtype: DType) -> Value:
     return b.pure(text, dtype, value.lanes, value.place)
 
 
-# -- 16-bit floats -----------------------------------------------------------------------------------------------------
+# -- 16-bit floats ---------------------------------------------------------------------------------
 class _Bits:
     """Arithmetic on int32 vectors, for conversions written as integer code."""
 
@@ -76,26 +79,44 @@ class _Bits:
 
     def op(self, op: str, x: Value, y: Value | int) -> Value:
         y = self.const(y) if isinstance(y, int) else y
-        return self.b.pure(f"{op} {self.t} {x.text}, {y.text}", uint32, self.lanes, max(x.place, y.place))
+        return self.b.pure(
+            f"{op} {self.t} {x.text}, {y.text}", uint32, self.lanes, max(x.place, y.place)
+        )
 
     def test(self, predicate: str, x: Value, y: int) -> Value:
-        return self.b.pure(f"icmp {predicate} {self.t} {x.text}, {self.const(y).text}", bool_, self.lanes, x.place)
+        return self.b.pure(
+            f"icmp {predicate} {self.t} {x.text}, {self.const(y).text}", bool_, self.lanes, x.place
+        )
 
     def select(self, c: Value, x: Value, y: Value) -> Value:
         text = f"select {vtype('i1', self.lanes)} {c.text}, {self.t} {x.text}, {self.t} {y.text}"
         return self.b.pure(text, uint32, self.lanes, max(c.place, x.place, y.place))
 
     def floating(self, x: Value) -> Value:
-        return self.b.pure(f"bitcast {self.t} {x.text} to {vtype('float', self.lanes)}", float32, self.lanes, x.place)
+        return self.b.pure(
+            f"bitcast {self.t} {x.text} to {vtype('float', self.lanes)}",
+            float32,
+            self.lanes,
+            x.place,
+        )
 
     def integer(self, x: Value) -> Value:
-        return self.b.pure(f"bitcast {vtype('float', self.lanes)} {x.text} to {self.t}", uint32, self.lanes, x.place)
+        return self.b.pure(
+            f"bitcast {vtype('float', self.lanes)} {x.text} to {self.t}",
+            uint32,
+            self.lanes,
+            x.place,
+        )
 
     def narrow(self, x: Value, dtype: DType) -> Value:
-        return self.b.pure(f"trunc {self.t} {x.text} to {vtype('i16', self.lanes)}", dtype, self.lanes, x.place)
+        return self.b.pure(
+            f"trunc {self.t} {x.text} to {vtype('i16', self.lanes)}", dtype, self.lanes, x.place
+        )
 
     def widened(self, x: Value) -> Value:
-        return self.b.pure(f"zext {vtype('i16', self.lanes)} {x.text} to {self.t}", uint32, self.lanes, x.place)
+        return self.b.pure(
+            f"zext {vtype('i16', self.lanes)} {x.text} to {self.t}", uint32, self.lanes, x.place
+        )
 
 
 def _from_bfloat16(b: Builder, value: Value) -> Value:
@@ -107,8 +128,12 @@ def _from_half(b: Builder, target: Target, value: Value) -> Value:
     lanes = value.lanes
     if target.half:
         half = vtype("half", lanes)
-        bits = b.pure(f"bitcast {vtype('i16', lanes)} {value.text} to {half}", float16, lanes, value.place)
-        return b.pure(f"fpext {half} {bits.text} to {vtype('float', lanes)}", float32, lanes, value.place)
+        bits = b.pure(
+            f"bitcast {vtype('i16', lanes)} {value.text} to {half}", float16, lanes, value.place
+        )
+        return b.pure(
+            f"fpext {half} {bits.text} to {vtype('float', lanes)}", float32, lanes, value.place
+        )
     i = _Bits(b, lanes)
     wide = i.widened(value)
     magnitude = i.op("shl", i.op("and", wide, 0x7FFF), 13)
@@ -135,13 +160,25 @@ def _to_16_bits(b: Builder, target: Target, value: Value, dtype: DType) -> Value
         return _to_bfloat16(b, value)
     if target.half:
         half = vtype("half", value.lanes)
-        h = b.pure(f"fptrunc {vtype('float', value.lanes)} {value.text} to {half}", float16, value.lanes, value.place)
-        return b.pure(f"bitcast {half} {h.text} to {vtype('i16', value.lanes)}", float16, value.lanes, value.place)
+        h = b.pure(
+            f"fptrunc {vtype('float', value.lanes)} {value.text} to {half}",
+            float16,
+            value.lanes,
+            value.place,
+        )
+        return b.pure(
+            f"bitcast {half} {h.text} to {vtype('i16', value.lanes)}",
+            float16,
+            value.lanes,
+            value.place,
+        )
     return _to_half(b, value)
 
 
 def _rounded_to_odd(b: Builder, value: Value) -> Value:
-    """float64 to float32, inexact results with an odd last bit: a later rounding is then as if from float64."""
+    """float64 to float32, inexact results with an odd last bit: a later rounding is then as if from
+    float64.
+    """
     lanes, i = value.lanes, _Bits(b, value.lanes)
     t = vtype("double", lanes)
     near = _plain(b, value, float32)
@@ -168,7 +205,9 @@ def _to_bfloat16(b: Builder, value: Value) -> Value:
 
 
 def _to_half(b: Builder, value: Value) -> Value:
-    """Round to nearest even in integer arithmetic; subnormals by adding a constant that shifts their bits into place."""
+    """Round to nearest even in integer arithmetic; subnormals by adding a constant that shifts
+    their bits into place.
+    """
     lanes, i = value.lanes, _Bits(b, value.lanes)
     bits = i.integer(value)
     a = i.op("and", bits, 0x7FFFFFFF)
@@ -182,4 +221,6 @@ def _to_half(b: Builder, value: Value) -> Value:
     finite = i.select(i.test("ult", a, 0x38800000), small, normal)
     nan = i.op("or", i.op("and", i.op("lshr", a, 13), 0x3FF), 0x7E00)
     special = i.select(i.test("ugt", a, 0x7F800000), nan, i.const(0x7C00))
-    return i.narrow(i.op("or", i.select(i.test("uge", a, 0x47800000), special, finite), sign), float16)
+    return i.narrow(
+        i.op("or", i.select(i.test("uge", a, 0x47800000), special, finite), sign), float16
+    )

@@ -1,15 +1,25 @@
 """Expressions of loop IR as LLVM values.
 
-Input: expressions, the present meaning of loop variables, and a way to read mutable variables. Output: values (or ramps: affine in the lane).
-An expression object is translated once while its operands keep their meaning: ``mark``/``restore`` bracket the life of a loop
-variable, ``forget`` drops what depends on memory or mutable variables.
+Input: expressions, the present meaning of loop variables, and a way to read mutable variables.
+Output: values (or ramps: affine in the lane). An expression object is translated once while its
+operands keep their meaning: ``mark``/``restore`` bracket the life of a loop variable, ``forget``
+drops what depends on memory or mutable variables.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from lamella.compiler.emit.llvm_builder import Builder, Ramp, Value, constant, int_constant, scalar_type, vtype
+from lamella.compiler.emit.llvm_builder import (
+    Builder,
+    Ramp,
+    Value,
+    constant,
+    int_constant,
+    scalar_type,
+    vtype,
+)
 from lamella.compiler.emit.llvm_lanes import children
 from lamella.compiler.emit.llvm_memory import Affine, Memory
 from lamella.compiler.emit.llvm_ops import Operations
@@ -18,8 +28,8 @@ from lamella.dtypes import bool_, int32, int64
 from lamella.errors import CompilerError
 from lamella.ir.dim import Dim, Quotient, Size
 from lamella.ir.index import bounds
-from lamella.ir.numbering import Numbering, checked_indices
 from lamella.ir.loops import Apply, Const, Expr, Extent, Kernel, Linear, Load, Param, Read, Var
+from lamella.ir.numbering import Numbering, checked_indices
 
 __all__ = ["ExpressionWriter"]
 
@@ -29,7 +39,9 @@ Mark = int
 class ExpressionWriter:
     """Translates the expressions of one function."""
 
-    def __init__(self, kernel: Kernel, b: Builder, o: Operations, m: Memory, read: Callable[[str], Value]) -> None:
+    def __init__(
+        self, kernel: Kernel, b: Builder, o: Operations, m: Memory, read: Callable[[str], Value]
+    ) -> None:
         self.kernel, self.b, self.o, self.m = kernel, b, o, m
         self.read_variable = read
         self.params: dict[str, Value] = {}
@@ -43,9 +55,11 @@ class ExpressionWriter:
         self._numbering = Numbering()
         self._ordinals: dict[int, int] = {}
         if kernel.faults:
-            self._ordinals = {self._numbering.number(e): k for k, e in enumerate(checked_indices(kernel))}
+            self._ordinals = {
+                self._numbering.number(e): k for k, e in enumerate(checked_indices(kernel))
+            }
 
-    # -- the life of translations --------------------------------------------------------------------------------------
+    # -- the life of translations ------------------------------------------------------------------
     def bind(self, var: Var, value: Value | Ramp) -> None:
         """Give a loop variable its present meaning."""
         self._vars[var.name] = value
@@ -76,7 +90,7 @@ class ExpressionWriter:
                     yield e
                 stack.extend(children(e))
 
-    # -- values --------------------------------------------------------------------------------------------------------
+    # -- values ------------------------------------------------------------------------------------
     def value(self, expr: Expr) -> Value | Ramp:
         """The value of an expression here."""
         key = id(expr)
@@ -142,14 +156,26 @@ class ExpressionWriter:
         self.restore(mark)
         name, t = f"%{b.fresh('x')}", vtype(scalar_type(expr.dtype), lanes)
         lines, came_from = b.top.lines, b.top.label
-        lines += [f"br i1 {needed.text}, label %{start}, label %{out}", f"{start}:", *scope.lines, f"br label %{out}", f"{out}:"]
-        lines.append(f"{name} = phi {t} [ {chosen.text}, %{scope.label} ], [ {usual.text}, %{came_from} ]")
+        lines += [
+            f"br i1 {needed.text}, label %{start}, label %{out}",
+            f"{start}:",
+            *scope.lines,
+            f"br label %{out}",
+            f"{out}:",
+        ]
+        lines.append(
+            f"{name} = phi {t} [ {chosen.text}, %{scope.label} ], [ {usual.text}, %{came_from} ]"
+        )
         b.top.label = out
         return Value(name, expr.dtype, lanes, b.depth)
 
     def _load(self, expr: Load) -> Value:
         self._touched += 1
-        other = constant(0, expr.dtype) if expr.other is None else constant(expr.other.value, expr.dtype)
+        other = (
+            constant(0, expr.dtype)
+            if expr.other is None
+            else constant(expr.other.value, expr.dtype)
+        )
         mask = None if expr.mask is None else self.mask(expr.mask)
         if mask is not None and mask.const is not None:
             if not mask.const:
@@ -159,7 +185,7 @@ class ExpressionWriter:
         self._touched += 1
         return value
 
-    # -- indices -------------------------------------------------------------------------------------------------------
+    # -- indices -----------------------------------------------------------------------------------
     def affine(self, expr: Expr, mask: Expr | None = None) -> Affine:
         """An index by its parts; index faults in it count only where ``mask`` holds."""
         guard = self.kernel.faults and mask is not None
@@ -189,7 +215,9 @@ class ExpressionWriter:
                 total.stride = self.o.binary("add", _as_value(total.stride), _as_value(step))
         elif value.lanes:
             scaled = self._product(value, by)
-            total.varying = scaled if total.varying is None else self.o.binary("add", total.varying, scaled)
+            total.varying = (
+                scaled if total.varying is None else self.o.binary("add", total.varying, scaled)
+            )
         elif isinstance(value.const, int) and isinstance(by, int):
             total.const += value.const * by
         else:
@@ -220,7 +248,11 @@ class ExpressionWriter:
             base = self.o.binary("add", base, int_constant(index.const))
         lanes = self.m.lanes
         if isinstance(index.stride, int) and index.varying is None:
-            return base if index.stride == 0 else Ramp(base, index.stride, lanes, self._alignment(index, lanes), base.place)
+            return (
+                base
+                if index.stride == 0
+                else Ramp(base, index.stride, lanes, self._alignment(index, lanes), base.place)
+            )
         total = index.varying
         if isinstance(index.stride, Value) or index.stride:
             steps = self.m.steps(index.stride)
@@ -230,7 +262,7 @@ class ExpressionWriter:
         return self.o.binary("add", total, self.b.splat(base, lanes)) if base.const != 0 else total
 
     def _alignment(self, index: Affine, lanes: int) -> int:
-        """What the base of a ramp is certainly a multiple of: the lanes if every part is, else 1."""
+        """What the base of a ramp is certainly a multiple of: the lanes if each part is, else 1."""
         whole = index.const % lanes == 0 and all(self.multiple(p, lanes) for p in index.parts)
         return lanes if whole else 1
 
@@ -241,7 +273,9 @@ class ExpressionWriter:
         return self.m.multiples.get(value.text, 1) % of == 0
 
     def _index_apply(self, expr: Apply, args: list[Value | Ramp]) -> Value | Ramp | None:
-        """int64 operations that keep ramps, or that fit 32 bits because the operands' bounds are known."""
+        """int64 operations that keep ramps, or that fit 32 bits because the operands' bounds are
+        known.
+        """
         op = expr.op
         if op in ("add", "sub", "mul", "neg") and any(isinstance(a, Ramp) for a in args):
             return self._ramp_arithmetic(op, args)
@@ -260,7 +294,9 @@ class ExpressionWriter:
         elif op == "neg":
             self._add(total, args[0], -1)
         else:
-            factor, other = (args[0], args[1]) if isinstance(args[0].const, int) else (args[1], args[0])
+            factor, other = (
+                (args[0], args[1]) if isinstance(args[0].const, int) else (args[1], args[0])
+            )
             if not isinstance(factor.const, int):
                 return None
             self._add(total, other, factor.const)
@@ -268,14 +304,21 @@ class ExpressionWriter:
 
     def _unsigned_division(self, op: str, args: list[Value | Ramp]) -> Value | None:
         a, b = args
-        if not isinstance(b.const, int) or b.const <= 0 or b.const & (b.const - 1) == 0 or not isinstance(a, Value):
+        if (
+            not isinstance(b.const, int)
+            or b.const <= 0
+            or b.const & (b.const - 1) == 0
+            or not isinstance(a, Value)
+        ):
             return None
         if a.const is not None or not isinstance(b, Value):
             return None
         return self.o.binary("udiv" if op == "floordiv" else "urem", a, b)
 
     def _narrow_division(self, expr: Apply, args: list[Value | Ramp]) -> Value | None:
-        """Division of int64 lanes that fit 31 bits, as 32-bit lanes: there is no vector instruction for 64."""
+        """Division of int64 lanes that fit 31 bits, as 32-bit lanes: there is no vector instruction
+        for 64.
+        """
         low, high = bounds(expr.args[0])
         by = args[1].const
         if not isinstance(low, int) or not isinstance(high, int) or low < 0 or high >= 1 << 31:
@@ -288,7 +331,7 @@ class ExpressionWriter:
         result = self.o.binary("udiv" if expr.op == "floordiv" else "urem", narrow, divisor)
         return self.b.spread(self.o.apply("cast", (result,), int64))
 
-    # -- sizes ---------------------------------------------------------------------------------------------------------
+    # -- sizes -------------------------------------------------------------------------------------
     def size(self, size: Size) -> Value:
         """The value of a symbolic size."""
         if isinstance(size, int):
@@ -309,7 +352,9 @@ class ExpressionWriter:
     def _factor(self, factor: str | Quotient) -> Value:
         if isinstance(factor, str):
             return self.sizes[factor]
-        value = self.o.apply("floordiv", (self.size(factor.numerator), int_constant(factor.denominator)), int64)
+        value = self.o.apply(
+            "floordiv", (self.size(factor.numerator), int_constant(factor.denominator)), int64
+        )
         return self.b.spread(value)
 
     def extent(self, extent: Extent) -> Value | Ramp:
@@ -318,13 +363,17 @@ class ExpressionWriter:
             return self.size(extent)
         return self.value(extent)
 
-    # -- checked indices -----------------------------------------------------------------------------------------------
+    # -- checked indices ---------------------------------------------------------------------------
     def _checked_index(self, expr: Apply) -> Value:
-        """Wrap a negative index; one outside the axis becomes 0 and is reported (without a branch, see ``Memory``)."""
+        """Wrap a negative index; one outside the axis becomes 0 and is reported (without a branch,
+        see ``Memory``).
+        """
         self._touched += 1
         lanes, (a, size) = self.b.uniform_lanes(*(self.value(x) for x in expr.args))
         zero = self.o.const(0, int64, lanes)
-        wrapped = self.o.select(self.o.compare("icmp slt", a, zero), self.o.binary("add", a, size), a)
+        wrapped = self.o.select(
+            self.o.compare("icmp slt", a, zero), self.o.binary("add", a, size), a
+        )
         good = self.o.compare("icmp ult", wrapped, size)
         bad = self.b.spread(self.o.apply("not", (good,), bool_))
         for guard in (*self._guards, *([self.m.mask] if self.m.mask is not None else [])):

@@ -1,7 +1,10 @@
-"""Accumulation as LLVM text: identities, folding a value in, and combining the lanes of partial accumulators.
+"""Accumulation as LLVM text: identities, folding a value in, and combining the lanes of partial
+accumulators.
 
-The lanes of a vector are combined by halves (lane i with lane i + n/2, and so on), always in this order.
+The lanes of a vector are combined by halves (lane i with lane i + n/2, and so on), always in this
+order.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -60,7 +63,9 @@ def _fold_pair(o: Operations, op: str, old: Sequence[Value], new: Sequence[Value
     tie = _test(o, "eq", best, value)
     if value.dtype.kind == "f":
         new_nan, old_nan = _test(o, "isnan", value), _test(o, "isnan", best)
-        better = _both(o, "or", better, _both(o, "and", new_nan, o.b.spread(o.apply("not", (old_nan,), bool_))))
+        better = _both(
+            o, "or", better, _both(o, "and", new_nan, o.b.spread(o.apply("not", (old_nan,), bool_)))
+        )
         tie = _both(o, "or", tie, _both(o, "and", new_nan, old_nan))
     take = _both(o, "or", better, _both(o, "and", tie, _test(o, "lt", index, at)))
     return [o.select(take, value, best), o.select(take, index, at)]
@@ -89,7 +94,9 @@ def fold_lanes(o: Operations, op: str, parts: Sequence[Value], lanes: int) -> li
 
 def _half(o: Operations, value: Value, start: int, count: int) -> Value:
     if value.lanes != 2 * count:
-        raise CompilerError(f"[llvm] a reduction over {value.lanes} lanes, which is no power of two")
+        raise CompilerError(
+            f"[llvm] a reduction over {value.lanes} lanes, which is no power of two"
+        )
     if value.const is not None:
         return o.b.splat(constant(value.const, value.dtype), count)
     t = vtype(scalar_type(value.dtype), value.lanes)

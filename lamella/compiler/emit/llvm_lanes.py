@@ -1,8 +1,10 @@
 """How a lanes loop becomes vectors: its pieces, the variables that vary, and partial accumulators.
 
-Input: a ``For`` of kind "lanes". Output: a list of :class:`Piece`, each a loop or one straight run of a number of lanes. The plan depends on the
-loop and the target only, so every emission of a kernel adds in the same order.
+Input: a ``For`` of kind "lanes". Output: a list of :class:`Piece`, each a loop or one straight run
+of a number of lanes. The plan depends on the loop and the target only, so every emission of a
+kernel adds in the same order.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -12,18 +14,45 @@ from typing import Final, Literal
 from lamella.compiler.emit.target import Target
 from lamella.dtypes import DType
 from lamella.ir.loops import (
-    Accumulate, Alloc, Apply, Assign, Const, Declare, Expr, For, If, Linear, Load, Param, Read, Stmt, Store, Var,
+    Accumulate,
+    Alloc,
+    Apply,
+    Assign,
+    Const,
+    Declare,
+    Expr,
+    For,
+    If,
+    Linear,
+    Load,
+    Param,
+    Read,
+    Stmt,
+    Store,
+    Var,
 )  # fmt: skip
 
-__all__ = ["Piece", "Survey", "allocations", "children", "plan", "statements", "stmt_exprs", "survey", "varying_variables"]
+__all__ = [
+    "Piece",
+    "Survey",
+    "allocations",
+    "children",
+    "plan",
+    "statements",
+    "stmt_exprs",
+    "survey",
+    "varying_variables",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
     """A part of a lanes loop.
 
-    ``kind``: "loop" runs over whole groups of ``lanes`` up to the last; "masked" runs over the rest in groups whose last is under a mask;
-    "serial" runs over the rest one by one; "once" is the group at ``start``, of which ``active`` lanes are inside.
+    ``kind``: "loop" runs over whole groups of ``lanes`` up to the last; "masked" runs over the rest
+    in groups whose last is under a mask;
+    "serial" runs over the rest one by one; "once" is the group at ``start``, of which ``active``
+    lanes are inside.
     """
 
     kind: Literal["loop", "masked", "serial", "once"]
@@ -46,7 +75,9 @@ def statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
 def stmt_exprs(stmt: Stmt) -> tuple[Expr, ...]:
     """The expressions a statement holds itself."""
     if isinstance(stmt, Store):
-        return (stmt.index, stmt.value) if stmt.mask is None else (stmt.index, stmt.value, stmt.mask)
+        return (
+            (stmt.index, stmt.value) if stmt.mask is None else (stmt.index, stmt.value, stmt.mask)
+        )
     if isinstance(stmt, Declare):
         return (stmt.init,)
     if isinstance(stmt, Assign):
@@ -55,7 +86,11 @@ def stmt_exprs(stmt: Stmt) -> tuple[Expr, ...]:
         return stmt.values
     if isinstance(stmt, If):
         return (stmt.condition,)
-    if isinstance(stmt, For) and not isinstance(stmt.var.extent, int) and hasattr(stmt.var.extent, "dtype"):
+    if (
+        isinstance(stmt, For)
+        and not isinstance(stmt.var.extent, int)
+        and hasattr(stmt.var.extent, "dtype")
+    ):
         return (stmt.var.extent,)  # type: ignore[return-value]
     return ()
 
@@ -73,7 +108,9 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 @dataclass(slots=True)
 class Survey:
-    """What is in a lanes loop: element types in memory, number of operations, and accumulations that leave the loop."""
+    """What is in a lanes loop: element types in memory, number of operations, and accumulations
+    that leave the loop.
+    """
 
     dtypes: list[DType]
     operations: int
@@ -116,7 +153,7 @@ def _count(expr: Expr, found: Survey, seen: set[int]) -> None:
 
 
 def _width(found: Survey, target: Target) -> int:
-    """Lanes in one register of the loop's widest ordinary type (16-bit floats are computed in 32)."""
+    """Lanes in one register of the loop's widest ordinary type (16-bit floats count as 32)."""
     sizes = [4 if d.kind == "f" and d.itemsize == 2 else d.itemsize for d in found.dtypes]
     if not sizes:
         return target.vector_bytes // 4
@@ -125,18 +162,20 @@ def _width(found: Survey, target: Target) -> int:
 
 
 def _unroll(found: Survey) -> int:
-    """Registers side by side: four partial sums hide the latency of an addition; long bodies need the registers."""
+    """Registers side by side: four partial sums hide the latency of an addition; long bodies need
+    the registers.
+    """
     if found.folds:
         return 4 if found.operations <= 12 else 2
     return 2 if found.operations <= 8 else 1
 
 
-LONG: Final = 24  # operations from which a mask in every group costs less than compiling the body a second time
+# operations from which a mask in every group costs less than compiling the body a second time
+LONG: Final = 24
 
 
-def plan(loop: For, target: Target) -> list[Piece]:
-    """The pieces of a lanes loop, in order."""
-    found = survey(loop)
+def plan(loop: For, target: Target, found: Survey) -> list[Piece]:
+    """The pieces of a lanes loop, in order; ``found`` is what ``survey`` says of it."""
     width = _width(found, target)
     extent = loop.var.extent
     if not isinstance(extent, int):
@@ -159,19 +198,27 @@ def plan(loop: For, target: Target) -> list[Piece]:
 
 
 def _straight(extent: int, width: int, target: Target) -> list[Piece]:
-    """A short loop of known extent, written out: one vector when the extent is a power of two or masks are cheap."""
+    """A short loop of known extent, written out: one vector when the extent is a power of two or
+    masks are cheap.
+    """
     if extent == 1:
         return [Piece("serial", 0)]
     power = 1 << (extent.bit_length() - 1)
     if extent == power:
         return [Piece("once", extent, 0, extent)]
     if extent < width:
-        return [Piece("once", 2 * power, 0, extent)] if target.masked else _rest(0, extent, width, target)
+        return (
+            [Piece("once", 2 * power, 0, extent)]
+            if target.masked
+            else _rest(0, extent, width, target)
+        )
     return [Piece("once", power, 0, power), *_rest(power, extent, width, target)]
 
 
 def _rest(start: int, extent: int, width: int, target: Target) -> list[Piece]:
-    """What is left from ``start``: exact vectors of half sizes, then one under a mask or single elements."""
+    """What is left from ``start``: exact vectors of half sizes, then one under a mask or single
+    elements.
+    """
     pieces = []
     while extent - start >= width:
         pieces.append(Piece("once", width, start, width))

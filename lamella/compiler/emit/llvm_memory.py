@@ -1,16 +1,27 @@
-"""Loads and stores as LLVM text: addresses in steps by loop level, vector accesses, masks, and what may overlap.
+"""Loads and stores as LLVM text: addresses in steps by loop level, vector accesses, masks, and what
+may overlap.
 
-Input: a buffer's name and an index in affine form. Output: values, or effects in the innermost scope. The affine parts of an address are
-added from the outermost loop inwards, so that an inner loop keeps one pointer and one offset. A scalar access under a mask reads or
-writes a spare location where the mask is false: no branch is needed in the middle of an expression.
+Input: a buffer's name and an index in affine form. Output: values, or effects in the innermost
+scope. The affine parts of an address are added from the outermost loop inwards, so that an inner
+loop keeps one pointer and one offset. A scalar access under a mask reads or writes a spare location
+where the mask is false: no branch is needed in the middle of an expression.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from lamella.compiler.emit.llvm_builder import (
-    Builder, Ramp, Value, constant, int_constant, mangle, memory_type, scalar_type, vtype,
+    Builder,
+    Ramp,
+    Value,
+    constant,
+    int_constant,
+    mangle,
+    memory_type,
+    scalar_type,
+    vtype,
 )  # fmt: skip
 from lamella.compiler.emit.llvm_ops import Operations
 from lamella.dtypes import DType, bool_, int64, uint8
@@ -31,13 +42,17 @@ class Affine:
 
 @dataclass(slots=True)
 class Buffer:
-    """Memory a kernel uses: its pointer, the metadata after each access, and the number of writes so far."""
+    """Memory a kernel uses: its pointer, the metadata after each access, and the number of writes
+    so far.
+    """
 
     pointer: Value
     dtype: DType
     metadata: str = ""
     version: int = 0
-    floor: int = 0  # loads stay in this scope or further in, because a loop around them writes the buffer
+    floor: int = (
+        0  # loads stay in this scope or further in, because a loop around them writes the buffer
+    )
     group: str = ""  # buffers of one group may overlap
 
 
@@ -50,10 +65,12 @@ class Memory:
         self.buffers: dict[str, Buffer] = {}
         self.mask: Value | None = None  # which lanes are inside the loop (None: all)
         self.lanes = 0  # of the lanes loop under way (0: none)
-        self.multiples: dict[str, int] = {}  # scalars known to be multiples of something (starts of lane groups)
+        self.multiples: dict[
+            str, int
+        ] = {}  # scalars known to be multiples of something (starts of lane groups)
         self._spare = False
 
-    # -- addresses -----------------------------------------------------------------------------------------------------
+    # -- addresses ---------------------------------------------------------------------------------
     def address(self, buffer: Buffer, index: Affine, shift: int = 0) -> Value:
         """The pointer to the element at the index's uniform part plus ``shift``."""
         element = memory_type(buffer.dtype)
@@ -92,7 +109,7 @@ class Memory:
         steps = self.b.spread(Ramp(int_constant(0), 1, self.lanes, 1, 0))
         return self.o.binary("mul", steps, self.b.splat(stride, self.lanes))
 
-    # -- masks ---------------------------------------------------------------------------------------------------------
+    # -- masks -------------------------------------------------------------------------------------
     def _spare_pointer(self) -> str:
         """A location of one element that nothing else uses."""
         if not self._spare:
@@ -128,11 +145,12 @@ class Memory:
         key = f"fault {code} {bad.text}"
         if key not in scope.cse:
             scope.cse[key] = bad
-            text = f"select i1 {bad.text}, ptr {self.buffers['fault'].pointer.text}, ptr {self._spare_pointer()}"
+            fault = self.buffers["fault"].pointer.text
+            text = f"select i1 {bad.text}, ptr {fault}, ptr {self._spare_pointer()}"
             pointer = self.b.pure(text, int64, 0, place)
             scope.lines.append(f"store i64 {code}, ptr {pointer.text}, align 8")
 
-    # -- loads ---------------------------------------------------------------------------------------------------------
+    # -- loads -------------------------------------------------------------------------------------
     def load(self, name: str, index: Affine, mask: Value | None, other: Value) -> Value:
         """``name[index]``, or ``other`` where ``mask`` does not hold."""
         buffer = self.buffers[name]
@@ -141,7 +159,9 @@ class Memory:
             return self._load_scalar(buffer, index, mask, other)
         if uniform:
             one = self._load_scalar(buffer, index, self.any_lane(self._checked(mask)), other)
-            return self.o.select(self._checked(mask), self.b.splat(one, self.lanes), self.b.splat(other, self.lanes))
+            return self.o.select(
+                self._checked(mask), self.b.splat(one, self.lanes), self.b.splat(other, self.lanes)
+            )
         wide_other = self.b.splat(other, self.lanes)
         if index.varying is None and isinstance(index.stride, int) and index.stride in (1, -1):
             return self._load_row(buffer, index, self._with_lanes(mask), wide_other)
@@ -161,11 +181,15 @@ class Memory:
             return value
         return self.o.compare("icmp ne", value, self.o.const(0, uint8, lanes))
 
-    def _load_scalar(self, buffer: Buffer, index: Affine, mask: Value | None, other: Value) -> Value:
+    def _load_scalar(
+        self, buffer: Buffer, index: Affine, mask: Value | None, other: Value
+    ) -> Value:
         pointer = self.address(buffer, index)
         if mask is not None:
             pointer = self._guarded(pointer, mask)
-        text = f"load {memory_type(buffer.dtype)}, ptr {pointer.text}, align {buffer.dtype.itemsize}"
+        text = (
+            f"load {memory_type(buffer.dtype)}, ptr {pointer.text}, align {buffer.dtype.itemsize}"
+        )
         value = self._load(buffer, text, 0, pointer.place)
         return value if mask is None else self.o.select(mask, value, other)
 
@@ -175,7 +199,9 @@ class Memory:
         pointer = self.address(buffer, index, 1 - lanes if backwards else 0)
         t = vtype(memory_type(buffer.dtype), lanes)
         if mask is None:
-            value = self._load(buffer, f"load {t}, ptr {pointer.text}, align {size}", lanes, pointer.place)
+            value = self._load(
+                buffer, f"load {t}, ptr {pointer.text}, align {size}", lanes, pointer.place
+            )
             return self._reversed(value) if backwards else value
         mask = self._reversed(mask) if backwards else mask
         fill = self._in_memory(self._reversed(other) if backwards else other)
@@ -193,7 +219,9 @@ class Memory:
         if value.const is not None:
             return self.b.splat(constant(int(value.const), uint8), value.lanes)
         source, wanted = vtype("i1", value.lanes), vtype("i8", value.lanes)
-        return self.b.pure(f"zext {source} {value.text} to {wanted}", uint8, value.lanes, value.place)
+        return self.b.pure(
+            f"zext {source} {value.text} to {wanted}", uint8, value.lanes, value.place
+        )
 
     def _reversed(self, value: Value) -> Value:
         if value.const is not None:
@@ -211,11 +239,15 @@ class Memory:
         t = vtype(memory_type(buffer.dtype), lanes)
         name = f"llvm.masked.gather.{mangle(memory_type(buffer.dtype), lanes)}.v{lanes}p0"
         text = self.b.call(
-            name, t, (vtype("ptr", lanes), pointers.text), (vtype("i1", lanes), mask.text), (t, fill.text)
+            name,
+            t,
+            (vtype("ptr", lanes), pointers.text),
+            (vtype("i1", lanes), mask.text),
+            (t, fill.text),
         ).replace("x ptr> %", f"x ptr> align {buffer.dtype.itemsize} %", 1)
         return self._load(buffer, text, lanes, max(pointers.place, mask.place, fill.place))
 
-    # -- stores --------------------------------------------------------------------------------------------------------
+    # -- stores ------------------------------------------------------------------------------------
     def store(self, name: str, index: Affine, value: Value, mask: Value | None) -> None:
         """``name[index] = value`` where ``mask`` holds."""
         buffer = self.buffers[name]
@@ -238,9 +270,13 @@ class Memory:
                 buffer.version += 1
 
     def hold(self, names: Iterable[str], place: int) -> list[tuple[Buffer, int]]:
-        """Loads from these buffers stay inside the scope at ``place``; returns what to give to ``release``."""
+        """Loads from these buffers stay inside the scope at ``place``; returns what to give to
+        ``release``.
+        """
         groups = {self.buffers[name].group for name in names if name in self.buffers}
-        held = [(buffer, buffer.floor) for buffer in self.buffers.values() if buffer.group in groups]
+        held = [
+            (buffer, buffer.floor) for buffer in self.buffers.values() if buffer.group in groups
+        ]
         for buffer, _ in held:
             buffer.floor = place
         return held
@@ -250,12 +286,15 @@ class Memory:
         for buffer, floor in held:
             buffer.floor = floor
 
-    def _store_scalar(self, buffer: Buffer, index: Affine, value: Value, mask: Value | None) -> None:
+    def _store_scalar(
+        self, buffer: Buffer, index: Affine, value: Value, mask: Value | None
+    ) -> None:
         pointer = self.address(buffer, index)
         if mask is not None:
             pointer = self._guarded(pointer, mask)
         element = memory_type(buffer.dtype)
-        self.b.effect(f"store {element} {value.text}, ptr {pointer.text}, align {buffer.dtype.itemsize}{buffer.metadata}")
+        where = f"ptr {pointer.text}, align {buffer.dtype.itemsize}{buffer.metadata}"
+        self.b.effect(f"store {element} {value.text}, {where}")
 
     def _store_row(self, buffer: Buffer, index: Affine, value: Value, mask: Value | None) -> None:
         lanes, size = self.lanes, buffer.dtype.itemsize
@@ -264,11 +303,15 @@ class Memory:
         value = self._reversed(value) if backwards else value
         t = vtype(memory_type(buffer.dtype), lanes)
         if mask is None:
-            self.b.effect(f"store {t} {value.text}, ptr {pointer.text}, align {size}{buffer.metadata}")
+            self.b.effect(
+                f"store {t} {value.text}, ptr {pointer.text}, align {size}{buffer.metadata}"
+            )
             return
         mask = self._reversed(mask) if backwards else mask
         name = f"llvm.masked.store.{mangle(memory_type(buffer.dtype), lanes)}.p0"
-        text = self.b.call(name, "void", (t, value.text), ("ptr", pointer.text), (vtype("i1", lanes), mask.text))
+        text = self.b.call(
+            name, "void", (t, value.text), ("ptr", pointer.text), (vtype("i1", lanes), mask.text)
+        )
         self.b.effect(text.replace(", ptr %", f", ptr align {size} %", 1) + buffer.metadata)
 
     def _scatter(self, buffer: Buffer, index: Affine, value: Value, mask: Value | None) -> None:
@@ -277,7 +320,11 @@ class Memory:
         mask = mask or self.o.const(True, bool_, lanes)
         t = vtype(memory_type(buffer.dtype), lanes)
         name = f"llvm.masked.scatter.{mangle(memory_type(buffer.dtype), lanes)}.v{lanes}p0"
-        operands = (t, value.text), (vtype("ptr", lanes), pointers.text), (vtype("i1", lanes), mask.text)
+        operands = (
+            (t, value.text),
+            (vtype("ptr", lanes), pointers.text),
+            (vtype("i1", lanes), mask.text),
+        )
         text = self.b.call(name, "void", *operands)
         size = buffer.dtype.itemsize
         self.b.effect(text.replace("x ptr> %", f"x ptr> align {size} %", 1) + buffer.metadata)

@@ -1,8 +1,9 @@
 """Targets of native code: the processor, what it can do, and the sizes the schedules depend on.
 
-Input: nothing (``host()``) or a name (``named("avx2")``). Output: an immutable :class:`Target`, whose ``key`` is part of every
-cache key. llvmlite is imported only when the host is asked for.
+Input: nothing (``host()``) or a name (``named("avx2")``). Output: an immutable :class:`Target`,
+whose ``key`` is part of every cache key. llvmlite is imported only when the host is asked for.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -18,8 +19,10 @@ __all__ = ["Target", "host", "named"]
 class Target:
     """One instruction set as the emitter sees it.
 
-    ``masked``: loads and stores under a mask are cheap (else the rest of a lanes loop is a scalar loop). ``gather``: so are
-    gathers. ``half``: float16 converts in hardware. ``fma``: a*b+c in one instruction. ``contract``: a product and a sum may become one
+    ``masked``: loads and stores under a mask are cheap (else the rest of a lanes loop is a scalar
+    loop). ``gather``: so are
+    gathers. ``half``: float16 converts in hardware. ``fma``: a*b+c in one instruction.
+    ``contract``: a product and a sum may become one
     fma (off in tests that want every bit). Sizes are in bytes.
     """
 
@@ -60,9 +63,11 @@ def _x86(name: str, cpu: str, vector_bytes: int, registers: int, **has: bool) ->
 
 
 NAMED: Final = {
-    "x86-64-v2": _x86("x86-64-v2", "x86-64-v2", 16, 16, masked=False, gather=False, fma=False, half=False),
+    "x86-64-v2": _x86("x86-64-v2", "x86-64-v2", 16, 16, masked=False, gather=False, fma=False,
+    half=False),
     "avx2": _x86("avx2", "haswell", 32, 16, masked=False, gather=True, fma=True, half=True),
-    "avx512": _x86("avx512", "skylake-avx512", 64, 32, masked=True, gather=True, fma=True, half=True),
+    "avx512": _x86("avx512", "skylake-avx512", 64, 32, masked=True, gather=True, fma=True,
+    half=True),
     "aarch64": Target(
         "aarch64", "aarch64-unknown-linux-gnu", "cortex-a76", "+neon,+fullfp16", 16, 32,
         masked=False, gather=False, fma=True, half=True,
@@ -102,7 +107,11 @@ def _cache_sizes() -> tuple[int, int, int]:
     for index in range(5):
         folder = f"/sys/devices/system/cpu/cpu0/cache/index{index}/"
         try:
-            with open(folder + "type") as kind, open(folder + "level") as level, open(folder + "size") as size:
+            with (
+                open(folder + "type") as kind,
+                open(folder + "level") as level,
+                open(folder + "size") as size,
+            ):
                 text = size.read().strip()
                 if kind.read().strip() != "Instruction" and text.endswith("K"):
                     sizes[int(level.read())] = int(text[:-1]) << 10
@@ -123,9 +132,21 @@ def host() -> Target:
     found = dict(llvm.get_host_cpu_features())
     triple = llvm.get_process_triple()
     base = _generic(triple, found)
-    features = ",".join(f"{'+' if on else '-'}{name}" for name, on in sorted(found.items()) if name != "prefer-256-bit")
+    features = ",".join(
+        f"{'+' if on else '-'}{name}"
+        for name, on in sorted(found.items())
+        if name != "prefer-256-bit"
+    )
     l1, l2, l3 = _cache_sizes()
     half = base.half and found.get("f16c", True)
     return replace(
-        base, name="host", triple=triple, cpu=llvm.get_host_cpu_name(), features=features, half=half, l1=l1, l2=l2, l3=l3
+        base,
+        name="host",
+        triple=triple,
+        cpu=llvm.get_host_cpu_name(),
+        features=features,
+        half=half,
+        l1=l1,
+        l2=l2,
+        l3=l3,
     )

@@ -1,4 +1,5 @@
-"""Elementary functions written over basic operations, for emitters without a mathematics library."""
+"""Elementary functions over basic operations, for emitters without a mathematics library."""
+
 from __future__ import annotations
 
 from lamella.compiler.mathlib.expand import expand_math

@@ -1,8 +1,10 @@
-"""The pass that replaces elementary functions in a kernel by their expressions over basic operations.
+"""The pass that replaces elementary functions in a kernel by their expressions over basic
+operations.
 
-Input: a kernel. Output: an equal kernel without the operations of ``FUNCTIONS`` (the same object if it has none). float16 and bfloat16
-functions are computed in float32.
+Input: a kernel. Output: an equal kernel without the operations of ``FUNCTIONS`` (the same object if
+it has none). float16 and bfloat16 functions are computed in float32.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -12,7 +14,21 @@ from typing import Final
 from lamella.compiler.mathlib import exponential, gaussian, logarithm, power, trigonometry
 from lamella.compiler.mathlib.terms import FLOAT32, FLOAT64, Format
 from lamella.dtypes import DType, float32, float64
-from lamella.ir.loops import Accumulate, Apply, Assign, Declare, Expr, For, If, Kernel, Linear, Load, Stmt, Store, cast
+from lamella.ir.loops import (
+    Accumulate,
+    Apply,
+    Assign,
+    Declare,
+    Expr,
+    For,
+    If,
+    Kernel,
+    Linear,
+    Load,
+    Stmt,
+    Store,
+    cast,
+)
 from lamella.ir.numbering import operands, roots, statements
 
 __all__ = ["FUNCTIONS", "expand_expr", "expand_math"]
@@ -23,12 +39,16 @@ Binary = Callable[[Expr, Expr, Format], Expr]
 _UNARY: Final[dict[str, Unary]] = {
     f.__name__: f
     for f in (
-        exponential.exp, exponential.exp2, exponential.expm1, exponential.sinh, exponential.cosh, exponential.tanh,
-        logarithm.log, logarithm.log2, logarithm.log10, logarithm.log1p, trigonometry.sin, trigonometry.cos, trigonometry.tan,
+        exponential.exp, exponential.exp2, exponential.expm1, exponential.sinh, exponential.cosh,
+        exponential.tanh,
+        logarithm.log, logarithm.log2, logarithm.log10, logarithm.log1p, trigonometry.sin,
+        trigonometry.cos, trigonometry.tan,
         trigonometry.asin, trigonometry.acos, trigonometry.atan, gaussian.erf, gaussian.erfc,
     )
 }  # fmt: skip
-_IN_FLOAT64: Final[dict[str, Unary]] = {f.__name__: f for f in (logarithm.asinh, logarithm.acosh, logarithm.atanh)}
+_IN_FLOAT64: Final[dict[str, Unary]] = {
+    f.__name__: f for f in (logarithm.asinh, logarithm.acosh, logarithm.atanh)
+}
 _BINARY: Final[dict[str, Binary]] = {"atan2": trigonometry.atan2, "pow": power.power}
 FUNCTIONS: Final = frozenset(_UNARY) | frozenset(_IN_FLOAT64) | frozenset(_BINARY)
 _FORMATS: Final = {"float32": FLOAT32, "float64": FLOAT64}
@@ -55,7 +75,11 @@ def expand_expr(op: str, args: tuple[Expr, ...], dtype: DType) -> Expr:
 
 def expand_math(kernel: Kernel) -> Kernel:
     """``kernel`` with every elementary function written out."""
-    return kernel if not _Expander.needed(kernel) else replace(kernel, body=_Expander().statement(kernel.body))
+    return (
+        kernel
+        if not _Expander.needed(kernel)
+        else replace(kernel, body=_Expander().loop(kernel.body))
+    )
 
 
 class _Expander:
@@ -94,10 +118,14 @@ class _Expander:
         if isinstance(stmt, Accumulate):
             return Accumulate(stmt.names, stmt.op, tuple(x(v) for v in stmt.values))
         if isinstance(stmt, For):
-            return For(stmt.var, stmt.kind, self.block(stmt.body))
+            return self.loop(stmt)
         if isinstance(stmt, If):
             return If(x(stmt.condition), self.block(stmt.then), self.block(stmt.otherwise))
         return stmt
+
+    def loop(self, stmt: For) -> For:
+        """A loop."""
+        return For(stmt.var, stmt.kind, self.block(stmt.body))
 
     def block(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         """Several statements."""
@@ -115,11 +143,19 @@ class _Expander:
             args = tuple([self.expr(a) for a in expr.args])
             if expr.op in FUNCTIONS:
                 return expand_expr(expr.op, args, expr.dtype)
-            return expr if all(a is b for a, b in zip(args, expr.args, strict=True)) else Apply(expr.op, args, expr.dtype)
+            return (
+                expr
+                if all(a is b for a, b in zip(args, expr.args, strict=True))
+                else Apply(expr.op, args, expr.dtype)
+            )
         if isinstance(expr, Load):
             index = self.expr(expr.index)
             mask = None if expr.mask is None else self.expr(expr.mask)
-            return expr if index is expr.index and mask is expr.mask else replace(expr, index=index, mask=mask)
+            return (
+                expr
+                if index is expr.index and mask is expr.mask
+                else replace(expr, index=index, mask=mask)
+            )
         if isinstance(expr, Linear):
             terms = tuple((c, self.expr(term)) for c, term in expr.terms)
             same = all(a[1] is b[1] for a, b in zip(terms, expr.terms, strict=True))

@@ -1,16 +1,38 @@
 """log, log2, log10, log1p and the inverse hyperbolic functions.
 
-Method: x = m 2**e with m in [sqrt(1/2), sqrt(2)); log m = f + rest with f = m - 1, ``rest`` from a polynomial (float32) or from the
-series of atanh(f / (2 + f)) (float64, as in fdlibm). The inverse hyperbolic functions of float32 are computed in float64.
-Largest errors seen, in ulp (float32 / float64): log 1 / 1, log2 1.5 / 1.5, log10 1.5 / 1.5, log1p 1 / 1.5, asinh, acosh, atanh 0.6 / 2.
+Method: x = m 2**e with m in [sqrt(1/2), sqrt(2)); log m = f + rest with f = m - 1, ``rest`` from a
+polynomial (float32) or from the series of atanh(f / (2 + f)) (float64, as in fdlibm). The inverse
+hyperbolic functions of float32 are computed in float64. Largest errors seen, in ulp (float32 /
+float64): log 1 / 1, log2 1.5 / 1.5, log10 1.5 / 1.5, log1p 1 / 1.5, asinh, acosh, atanh 0.6 / 2.
 """
+
 from __future__ import annotations
 
 from typing import Final
 
 from lamella.compiler.mathlib.terms import (
-    FLOAT32, FLOAT64, Format, absolute, add, bits, both, copysign, div, eq, fma, horner, lt, mul, neg, real, select, shl, shr, sqrt,
-    sub, two_sum,
+    FLOAT32,
+    FLOAT64,
+    Format,
+    absolute,
+    add,
+    bits,
+    both,
+    copysign,
+    div,
+    eq,
+    fma,
+    horner,
+    lt,
+    mul,
+    neg,
+    real,
+    select,
+    shl,
+    shr,
+    sqrt,
+    sub,
+    two_sum,
 )  # fmt: skip
 from lamella.ir.loops import Expr
 
@@ -21,13 +43,16 @@ _INF: Final = float("inf")
 _NAN: Final = float("nan")
 # (log(1+f) - f + f**2/2) / f**3
 _LOG32: Final = (
-    _h("0x1.555554p-2"), _h("-0x1.0000cep-2"), _h("0x1.999f14p-3"), _h("-0x1.54d03ep-3"), _h("0x1.231ce6p-3"),
+    _h("0x1.555554p-2"), _h("-0x1.0000cep-2"), _h("0x1.999f14p-3"), _h("-0x1.54d03ep-3"),
+    _h("0x1.231ce6p-3"),
     _h("-0x1.0a33eap-3"), _h("0x1.02814ep-3"), _h("-0x1.43b246p-4"),
 )  # fmt: skip
 # (2 atanh(s) - 2 s) / s**3 in s**2
 _LOG64: Final = (
-    _h("0x1.5555555555555p-1"), _h("0x1.9999999999a38p-2"), _h("0x1.2492492476ba1p-2"), _h("0x1.c71c72017a172p-3"),
-    _h("0x1.745cf8f6c89d1p-3"), _h("0x1.3b1c3847617c4p-3"), _h("0x1.0fbe4785a7ff9p-3"), _h("0x1.0c06cf24ff038p-3"),
+    _h("0x1.5555555555555p-1"), _h("0x1.9999999999a38p-2"), _h("0x1.2492492476ba1p-2"),
+    _h("0x1.c71c72017a172p-3"),
+    _h("0x1.745cf8f6c89d1p-3"), _h("0x1.3b1c3847617c4p-3"), _h("0x1.0fbe4785a7ff9p-3"),
+    _h("0x1.0c06cf24ff038p-3"),
 )  # fmt: skip
 Parts = tuple[float, float]
 _LN2: Final[dict[Format, Parts]] = {
@@ -59,7 +84,9 @@ def split(x: Expr, form: Format) -> tuple[Expr, Expr]:
 
 
 def to_real(e: Expr, form: Format) -> Expr:
-    """A small integer as a number (without a conversion, which is slow for 64 bits on some machines)."""
+    """A small integer as a number (without a conversion, which is slow for 64 bits on some
+    machines).
+    """
     return sub(real(add(e, form.int(_magic_bits(form))), form), form.magic)
 
 
@@ -88,7 +115,7 @@ def parts(x: Expr, form: Format) -> tuple[Expr, Expr, Expr]:
 
 
 def _edges(x: Expr, value: Expr, form: Format) -> Expr:
-    """log where x is 0, negative, infinite or nan."""
+    """Log where x is 0, negative, infinite or nan."""
     inside = both(lt(form.const(0.0), x), lt(x, form.const(_INF)))
     at_zero = select(eq(x, form.const(0.0)), form.const(-_INF), form.const(_NAN))
     return select(inside, value, select(eq(x, form.const(_INF)), x, at_zero))

@@ -1,17 +1,42 @@
 """pow, of floating-point numbers and of integers.
 
-float64: log2 |a| as an unevaluated sum good to 2**-66, times b, then 2**. float32: the same in plain float64. Integers: square and multiply.
-Largest errors seen, in ulp (float32 / float64): 0.6 / 1.
+float64: log2 |a| as an unevaluated sum good to 2**-66, times b, then 2**. float32: the same in
+plain float64. Integers: square and multiply. Largest errors seen, in ulp (float32 / float64): 0.6 /
+1.
 """
+
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
-from lamella.compiler.mathlib.exponential import exp2, scale, _EXP2
+from lamella.compiler.mathlib.exponential import _EXP2, exp2, scale
 from lamella.compiler.mathlib.logarithm import log2, split, to_real
 from lamella.compiler.mathlib.terms import (
-    FLOAT32, FLOAT64, Format, Pair, absolute, add, bits, both, div, either, eq, fma, greatest, horner, is_nan, least, lt, mul, neg,
-    product, select, shr, sub, two_sum,
+    FLOAT32,
+    FLOAT64,
+    Format,
+    Pair,
+    absolute,
+    add,
+    bits,
+    both,
+    div,
+    either,
+    eq,
+    fma,
+    greatest,
+    horner,
+    is_nan,
+    least,
+    lt,
+    mul,
+    neg,
+    product,
+    select,
+    shr,
+    sub,
+    two_sum,
 )  # fmt: skip
 from lamella.dtypes import DType, bool_, float64
 from lamella.ir.loops import Apply, Const, Expr, cast
@@ -22,8 +47,10 @@ _h = float.fromhex
 _F: Final = FLOAT64
 # 2 atanh(s)/s - 2 - 2/3 s**2, over s**4, in s**2
 _SERIES: Final = (
-    _h("0x1.999999999999ap-2"), _h("0x1.2492492492522p-2"), _h("0x1.c71c71c6ea871p-3"), _h("0x1.745d177aad03ep-3"),
-    _h("0x1.3b1395c880b88p-3"), _h("0x1.1118c9ee6ddf1p-3"), _h("0x1.df7c5bc488f61p-4"), _h("0x1.e032e4f5a5cc8p-4"),
+    _h("0x1.999999999999ap-2"), _h("0x1.2492492492522p-2"), _h("0x1.c71c71c6ea871p-3"),
+    _h("0x1.745d177aad03ep-3"),
+    _h("0x1.3b1395c880b88p-3"), _h("0x1.1118c9ee6ddf1p-3"), _h("0x1.df7c5bc488f61p-4"),
+    _h("0x1.e032e4f5a5cc8p-4"),
 )  # fmt: skip
 _TWO_THIRDS: Final = (_h("0x1.5555555555555p-1"), _h("0x1.5555555555555p-55"))
 _LOG2E: Final = (_h("0x1.71547652b82fep+0"), _h("0x1.777d0ffda0d24p-56"))
@@ -32,7 +59,7 @@ _INF: Final = float("inf")
 
 
 def _quick_sum(a: Expr, b: Expr) -> Pair:
-    """a + b and its error, for |a| >= |b| (Dekker)."""
+    """A + b and its error, for |a| >= |b| (Dekker)."""
     total = add(a, b)
     return total, sub(b, sub(total, a))
 
@@ -70,14 +97,16 @@ def _exp2_pair(high: Expr, low: Expr) -> Expr:
     low = select(eq(clamped, high), low, _F.const(0.0))
     shifted = add(clamped, _F.magic)
     r = add(sub(clamped, sub(shifted, _F.magic)), low)
-    rest = fma(mul(r, r), horner(r, _EXP2[_F], _F), fma(r, _F.const(_LN2[0]), mul(r, _F.const(_LN2[1]))))
+    rest = fma(
+        mul(r, r), horner(r, _EXP2[_F], _F), fma(r, _F.const(_LN2[0]), mul(r, _F.const(_LN2[1])))
+    )
     return scale(add(_F.const(1.0), rest), bits(shifted, _F), lt(clamped, _F.const(0.0)), _F)
 
 
 def power(a: Expr, b: Expr, form: Format) -> Expr:
-    """a ** b, with the special cases of IEEE 754 pow"""
+    """A ** b, with the special cases of IEEE 754 pow"""
     if isinstance(b, Const) and b.value in _SHORT:
-        return _SHORT[b.value](a, form)
+        return _SHORT[float(b.value)](a, form)
     base, exponent = cast(absolute(a), float64), cast(b, float64)
     finite = greatest(_F.const(-(2.0**66)), least(_F.const(2.0**66), exponent))
     if form is FLOAT32:
@@ -104,7 +133,7 @@ def _special(a: Expr, b: Expr, base: Expr, value: Expr) -> Expr:
     return select(either(eq(b, zero), eq(a, one)), one, value)
 
 
-_SHORT: Final = {
+_SHORT: Final[dict[float, Callable[[Expr, Format], Expr]]] = {
     1.0: lambda a, form: a,
     2.0: lambda a, form: mul(a, a),
     -1.0: lambda a, form: div(form.const(1.0), a),
@@ -112,7 +141,7 @@ _SHORT: Final = {
 
 
 def integer_power(a: Expr, b: Expr, dtype: DType) -> Expr:
-    """a ** b modulo 2**bits; a negative exponent gives 0, or the power of 1 or -1"""
+    """A ** b modulo 2**bits; a negative exponent gives 0, or the power of 1 or -1"""
     one = Const(1, dtype)
     result: Expr = one
     square = a
@@ -134,7 +163,7 @@ def _exponent_bits(b: Expr, dtype: DType) -> int:
 
 
 def _inverse(a: Expr, b: Expr, dtype: DType) -> Expr:
-    """a ** b for b < 0"""
+    """A ** b for b < 0"""
     one, minus = Const(1, dtype), Const(-1, dtype)
     odd = eq(Apply("and", (b, one), dtype), one)
     return select(eq(a, one), one, select(eq(a, minus), select(odd, minus, one), Const(0, dtype)))

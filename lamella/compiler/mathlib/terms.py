@@ -1,7 +1,10 @@
-"""Short names for building expressions, and what a floating-point format is to the functions written with them.
+"""Short names for building expressions, and what a floating-point format is to the functions
+written with them.
 
-``product`` is a multiplication that no emitter may contract into a following addition: sums that recover a rounding error need it.
+``product`` is a multiplication that no emitter may contract into a following addition: sums that
+recover a rounding error need it.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -12,8 +15,10 @@ from lamella.dtypes import DType, bool_, float32, float64, int32, int64, uint32,
 from lamella.ir.loops import Apply, Const, Expr
 
 __all__ = [
-    "FLOAT32", "FLOAT64", "Format", "Pair", "absolute", "add", "bits", "both", "copysign", "div", "either", "eq", "fma",
-    "greatest", "horner", "is_nan", "least", "le", "lt", "mul", "neg", "product", "real", "select", "shl", "shr", "sqrt", "sub",
+    "FLOAT32", "FLOAT64", "Format", "Pair", "absolute", "add", "bits", "both", "copysign", "div",
+    "either", "eq", "fma",
+    "greatest", "horner", "is_nan", "least", "le", "lt", "mul", "neg", "product", "real", "select",
+    "shl", "shr", "sqrt", "sub",
     "two_sum",
 ]  # fmt: skip
 
@@ -22,7 +27,9 @@ Pair = tuple[Expr, Expr]  # an unevaluated sum: the value and a far smaller corr
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A floating-point format: ``mantissa`` stored bits, exponent ``bias``, and the integer of its size."""
+    """A floating-point format: ``mantissa`` stored bits, exponent ``bias``, and the integer of its
+    size.
+    """
 
     dtype: DType
     integer: DType
@@ -40,7 +47,9 @@ class Format:
 
     @property
     def magic(self) -> Const:
-        """1.5 * 2**mantissa: adding it rounds to an integer, which stands in the low bits of the sum."""
+        """1.5 * 2**mantissa: adding it rounds to an integer, which stands in the low bits of the
+        sum.
+        """
         return self.const(1.5 * 2.0**self.mantissa)
 
     def power(self, exponent: Expr) -> Expr:
@@ -57,27 +66,27 @@ def _same(op: str, *args: Expr) -> Expr:
 
 
 def add(a: Expr, b: Expr) -> Expr:
-    """a + b"""
+    """A + b"""
     return _same("add", a, b)
 
 
 def sub(a: Expr, b: Expr) -> Expr:
-    """a - b"""
+    """A - b"""
     return _same("sub", a, b)
 
 
 def mul(a: Expr, b: Expr) -> Expr:
-    """a * b"""
+    """A * b"""
     return _same("mul", a, b)
 
 
 def div(a: Expr, b: Expr) -> Expr:
-    """a / b"""
+    """A / b"""
     return _same("div", a, b)
 
 
 def fma(a: Expr, b: Expr, c: Expr) -> Expr:
-    """a * b + c, rounded once"""
+    """A * b + c, rounded once"""
     return _same("fma", a, b, c)
 
 
@@ -112,27 +121,27 @@ def copysign(a: Expr, b: Expr) -> Expr:
 
 
 def shl(a: Expr, by: int) -> Expr:
-    """a << by"""
+    """A << by"""
     return _same("shl", a, Const(by, a.dtype))
 
 
 def shr(a: Expr, by: int) -> Expr:
-    """a >> by"""
+    """A >> by"""
     return _same("shr", a, Const(by, a.dtype))
 
 
 def lt(a: Expr, b: Expr) -> Expr:
-    """a < b"""
+    """A < b"""
     return Apply("lt", (a, b), bool_)
 
 
 def le(a: Expr, b: Expr) -> Expr:
-    """a <= b"""
+    """A <= b"""
     return Apply("le", (a, b), bool_)
 
 
 def eq(a: Expr, b: Expr) -> Expr:
-    """a == b"""
+    """A == b"""
     return Apply("eq", (a, b), bool_)
 
 
@@ -152,7 +161,7 @@ def either(a: Expr, b: Expr) -> Expr:
 
 
 def select(condition: Expr, a: Expr, b: Expr) -> Expr:
-    """a where the condition holds, else b"""
+    """A where the condition holds, else b"""
     return Apply("select", (condition, a, b), a.dtype)
 
 
@@ -175,12 +184,12 @@ def horner(x: Expr, coefficients: Sequence[float], form: Format) -> Expr:
 
 
 def product(a: Expr, b: Expr) -> Expr:
-    """a * b, rounded: as a fused a * b - 0, which stays apart from other operations."""
+    """A * b, rounded: as a fused a * b - 0, which stays apart from other operations."""
     return fma(a, b, Const(-0.0, a.dtype))
 
 
 def two_sum(a: Expr, b: Expr) -> Pair:
-    """a + b and its rounding error, exactly (Knuth)."""
+    """A + b and its rounding error, exactly (Knuth)."""
     total = add(a, b)
     back = sub(total, a)
     return total, add(sub(a, sub(total, back)), sub(b, back))

@@ -1,18 +1,46 @@
 """sin, cos, tan and their inverses.
 
-Method: x = n pi/2 + r with |r| <= pi/4, computed in float64 with pi/2 in three parts (so that r keeps full relative accuracy for
-|x| up to ``HUGE``), beyond that by multiplying the integer mantissa with the bits of 2/pi that matter (Payne and Hanek). The
-latter is the unchosen arm of a ``select`` on ``is_huge`` nearly always, so emitters may branch around it. float32 functions of angles
-are computed in float64. Largest errors seen, in ulp (float32 / float64): sin, cos 0.6 / 1, tan 0.6 / 2, asin 1.5 / 1.5, acos 1.5 / 1.5, atan 1.5 / 1.5,
-atan2 0.6 / 2.
+Method: x = n pi/2 + r with |r| <= pi/4, computed in float64 with pi/2 in three parts (so that r
+keeps full relative accuracy for |x| up to ``HUGE``), beyond that by multiplying the integer
+mantissa with the bits of 2/pi that matter (Payne and Hanek). The latter is the unchosen arm of a
+``select`` on ``is_huge`` nearly always, so emitters may branch around it. float32 functions of
+angles are computed in float64. Largest errors seen, in ulp (float32 / float64): sin, cos 0.6 / 1,
+tan 0.6 / 2, asin 1.5 / 1.5, acos 1.5 / 1.5, atan 1.5 / 1.5, atan2 0.6 / 2.
 """
+
 from __future__ import annotations
 
 from typing import Final
 
 from lamella.compiler.mathlib.terms import (
-    FLOAT32, FLOAT64, Format, Pair, absolute, add, bits, both, copysign, div, either, eq, fma, greatest, horner, is_nan, least, le,
-    lt, mul, neg, product, real, select, shl, shr, sqrt, sub, two_sum,
+    FLOAT32,
+    FLOAT64,
+    Format,
+    Pair,
+    absolute,
+    add,
+    bits,
+    both,
+    copysign,
+    div,
+    either,
+    eq,
+    fma,
+    greatest,
+    horner,
+    is_nan,
+    least,
+    lt,
+    mul,
+    neg,
+    product,
+    real,
+    select,
+    shl,
+    shr,
+    sqrt,
+    sub,
+    two_sum,
 )  # fmt: skip
 from lamella.dtypes import bool_, float32, float64, int64, uint64
 from lamella.ir.loops import Apply, Const, Expr, cast
@@ -26,36 +54,60 @@ _TWO_OVER_PI: Final = int(  # the first 1280 binary digits of 2/pi
     "4484e99c7026b45f7e413991d639835339f49c845f8bbdf9283b1ff897ffde05980fef2f118b5a0a6d1f6d367ecf27cb09b74f463f669e5fea2d7527bac7"
     "ebe5f17b3d0739f78a5292ea6bfb5fb11f8d5d0856033046fc7b6babf0cfbc209af4361d", 16
 )  # fmt: skip
-_PIO2: Final = (_h("0x1.921fb54442d18p+0"), _h("0x1.1a62633145c07p-54"), _h("-0x1.f1976b7ed8fbcp-110"))
+_PIO2: Final = (
+    _h("0x1.921fb54442d18p+0"),
+    _h("0x1.1a62633145c07p-54"),
+    _h("-0x1.f1976b7ed8fbcp-110"),
+)
 _2_PI: Final = _h("0x1.45f306dc9c883p-1")
 # (sin(r)/r - 1)/r**2 and (cos r - 1 + r**2/2)/r**4 in r**2: full float64, and enough for float32
 _SIN: Final = (
-    _h("-0x1.5555555555555p-3"), _h("0x1.1111111111110p-7"), _h("-0x1.a01a01a0198dep-13"), _h("0x1.71de3a5455b9ap-19"),
+    _h("-0x1.5555555555555p-3"), _h("0x1.1111111111110p-7"), _h("-0x1.a01a01a0198dep-13"),
+    _h("0x1.71de3a5455b9ap-19"),
     _h("-0x1.ae64540000f80p-26"), _h("0x1.6121703ee54b3p-33"), _h("-0x1.ab0f25d20837dp-41"),
 )  # fmt: skip
 _COS: Final = (
-    _h("0x1.5555555555555p-5"), _h("-0x1.6c16c16c16944p-10"), _h("0x1.a01a019f4671dp-16"), _h("-0x1.27e4fa0d37269p-22"),
+    _h("0x1.5555555555555p-5"), _h("-0x1.6c16c16c16944p-10"), _h("0x1.a01a019f4671dp-16"),
+    _h("-0x1.27e4fa0d37269p-22"),
     _h("0x1.1eeb5de1e2947p-29"), _h("-0x1.9075bb6680fc7p-37"),
 )  # fmt: skip
-_SIN_LOW: Final = (_h("-0x1.5555555454057p-3"), _h("0x1.11110dd6f24a8p-7"), _h("-0x1.a0138702eef6bp-13"), _h("0x1.6db3872f41a8cp-19"))
-_COS_LOW: Final = (_h("0x1.55555554ff76fp-5"), _h("-0x1.6c16bf44b9155p-10"), _h("0x1.a015aebf2cff8p-16"), _h("-0x1.251d4aa53e28dp-22"))
+_SIN_LOW: Final = (
+    _h("-0x1.5555555454057p-3"),
+    _h("0x1.11110dd6f24a8p-7"),
+    _h("-0x1.a0138702eef6bp-13"),
+    _h("0x1.6db3872f41a8cp-19"),
+)
+_COS_LOW: Final = (
+    _h("0x1.55555554ff76fp-5"),
+    _h("-0x1.6c16bf44b9155p-10"),
+    _h("0x1.a015aebf2cff8p-16"),
+    _h("-0x1.251d4aa53e28dp-22"),
+)
 # (atan(t)/t - 1)/t**2 on |t| <= tan(pi/8); (asin(t)/t - 1)/t**2 on |t| <= 1/2
 _ATAN: Final = {
-    FLOAT32: (_h("-0x1.555554p-2"), _h("0x1.99971ap-3"), _h("-0x1.241d1ep-3"), _h("0x1.b7cdc4p-4"), _h("-0x1.076a54p-4")),
+    FLOAT32: (_h("-0x1.555554p-2"), _h("0x1.99971ap-3"), _h("-0x1.241d1ep-3"), _h("0x1.b7cdc4p-4"),
+    _h("-0x1.076a54p-4")),
     FLOAT64: (
-        _h("-0x1.5555555555555p-2"), _h("0x1.999999999994cp-3"), _h("-0x1.249249248d0a0p-3"), _h("0x1.c71c71c2ac30bp-4"),
-        _h("-0x1.745d164cd526ep-4"), _h("0x1.3b1390ed63679p-4"), _h("-0x1.110e65a8de4c1p-4"), _h("0x1.e197010eb3d81p-5"),
-        _h("-0x1.ac640ea2f8159p-5"), _h("0x1.74779e7a1fbbdp-5"), _h("-0x1.1a2e2bdd3f70dp-5"), _h("0x1.089294482ad31p-6"),
+        _h("-0x1.5555555555555p-2"), _h("0x1.999999999994cp-3"), _h("-0x1.249249248d0a0p-3"),
+        _h("0x1.c71c71c2ac30bp-4"),
+        _h("-0x1.745d164cd526ep-4"), _h("0x1.3b1390ed63679p-4"), _h("-0x1.110e65a8de4c1p-4"),
+        _h("0x1.e197010eb3d81p-5"),
+        _h("-0x1.ac640ea2f8159p-5"), _h("0x1.74779e7a1fbbdp-5"), _h("-0x1.1a2e2bdd3f70dp-5"),
+        _h("0x1.089294482ad31p-6"),
     ),
 }  # fmt: skip
 _ASIN: Final = {
     FLOAT32: (
-        _h("0x1.555554p-3"), _h("0x1.333432p-4"), _h("0x1.6d5b8ep-5"), _h("0x1.fd921ap-6"), _h("0x1.18e1f6p-6"), _h("0x1.14138cp-5"),
+        _h("0x1.555554p-3"), _h("0x1.333432p-4"), _h("0x1.6d5b8ep-5"), _h("0x1.fd921ap-6"),
+        _h("0x1.18e1f6p-6"), _h("0x1.14138cp-5"),
     ),
     FLOAT64: (
-        _h("0x1.5555555555556p-3"), _h("0x1.3333333332ec4p-4"), _h("0x1.6db6db6e3292ep-5"), _h("0x1.f1c71c1d4a9ffp-6"),
-        _h("0x1.6e8bb1d894ad2p-6"), _h("0x1.1c4d343fa3724p-6"), _h("0x1.c9cf375a32ce3p-7"), _h("0x1.78246f310047fp-7"),
-        _h("0x1.524ea8be5e618p-7"), _h("0x1.653a8f38a100ap-8"), _h("0x1.1d661566dd6dap-6"), _h("-0x1.e7a24fef993d8p-7"),
+        _h("0x1.5555555555556p-3"), _h("0x1.3333333332ec4p-4"), _h("0x1.6db6db6e3292ep-5"),
+        _h("0x1.f1c71c1d4a9ffp-6"),
+        _h("0x1.6e8bb1d894ad2p-6"), _h("0x1.1c4d343fa3724p-6"), _h("0x1.c9cf375a32ce3p-7"),
+        _h("0x1.78246f310047fp-7"),
+        _h("0x1.524ea8be5e618p-7"), _h("0x1.653a8f38a100ap-8"), _h("0x1.1d661566dd6dap-6"),
+        _h("-0x1.e7a24fef993d8p-7"),
         _h("0x1.d78189a82eb9bp-6"),
     ),
 }  # fmt: skip
@@ -65,11 +117,13 @@ _F: Final = FLOAT64
 
 
 def is_huge(condition: Expr) -> bool:
-    """Whether a condition tests for angles beyond the ordinary reduction: what it guards is long and rarely needed."""
+    """Whether a condition tests for angles beyond the ordinary reduction: what it guards is long
+    and rarely needed.
+    """
     return isinstance(condition, Apply) and condition.op == "lt" and condition.args[0] is _HUGE
 
 
-# -- reduction ---------------------------------------------------------------------------------------------------------
+# -- reduction -------------------------------------------------------------------------------------
 def _quadrant(x: Expr) -> tuple[Expr, Expr]:
     """(n as a number, n in the low bits of an integer)."""
     shifted = fma(x, _F.const(_2_PI), _F.magic)
@@ -96,27 +150,45 @@ def _reduced(x: Expr) -> tuple[Pair, Expr]:
 
 
 def _window(start: Expr, last: int) -> list[Expr]:
-    """Three 64-bit words of 0.(64 zeros)(2/pi) from bit ``start`` on, ``start`` being at most ``last``."""
+    """Three 64-bit words of 0.(64 zeros)(2/pi) from bit ``start`` on, ``start`` being at most
+    ``last``.
+    """
     words = [0] + [(_TWO_OVER_PI >> (1280 - 64 * (k + 1))) & (2**64 - 1) for k in range(20)]
     found: list[Expr] = [Const(w, uint64) for w in words[: last // 64 + 5]]
     position = shr(start, 6)
     for step in (16, 8, 4, 2, 1):
         if step <= last // 64:
-            moved = Apply("ne", (Apply("and", (position, Const(step, uint64)), uint64), Const(0, uint64)), bool_)
+            moved = Apply(
+                "ne",
+                (Apply("and", (position, Const(step, uint64)), uint64), Const(0, uint64)),
+                bool_,
+            )
             kept = min(step + 3, len(found))
-            found = [select(moved, found[k + step], found[k]) if k + step < len(found) else found[k] for k in range(kept)]
+            found = [
+                select(moved, found[k + step], found[k]) if k + step < len(found) else found[k]
+                for k in range(kept)
+            ]
     shift = Apply("and", (start, Const(63, uint64)), uint64)
     back = sub(Const(64, uint64), shift)
     return [
-        Apply("or", (Apply("shl", (found[k], shift), uint64), Apply("shr", (found[k + 1], back), uint64)), uint64) for k in range(3)
+        Apply(
+            "or",
+            (Apply("shl", (found[k], shift), uint64), Apply("shr", (found[k + 1], back), uint64)),
+            uint64,
+        )
+        for k in range(3)
     ]
 
 
 def _reduced_huge(x: Expr) -> tuple[Pair, Expr]:
-    """((r, correction), n) by exact integer arithmetic; |x| = M * 2**E times 192 bits of 2/pi, modulo 4."""
+    """((r, correction), n) by exact integer arithmetic; |x| = M * 2**E times 192 bits of 2/pi,
+    modulo 4.
+    """
     raw = Apply("bitcast", (absolute(x),), uint64)
     exponent = shr(raw, 52)
-    mantissa = Apply("or", (Apply("and", (raw, Const(2**52 - 1, uint64)), uint64), Const(2**52, uint64)), uint64)
+    mantissa = Apply(
+        "or", (Apply("and", (raw, Const(2**52 - 1, uint64)), uint64), Const(2**52, uint64)), uint64
+    )
     w0, w1, w2 = _window(sub(exponent, Const(1075 - 62, uint64)), 1088)
     mid_low = mul(mantissa, w1)
     mid = add(mid_low, _high_half(mantissa, w2))
@@ -137,7 +209,9 @@ def _turned(negative: Expr, n: Expr) -> Expr:
 
 
 def _high_half(a: Expr, b: Expr) -> Expr:
-    """The high 64 bits of a product of 64-bit integers, from 32-bit halves: vectors have no such instruction."""
+    """The high 64 bits of a product of 64-bit integers, from 32-bit halves: vectors have no such
+    instruction.
+    """
     mask = Const(2**32 - 1, uint64)
     a_low, b_low = Apply("and", (a, mask), uint64), Apply("and", (b, mask), uint64)
     a_high, b_high = shr(a, 32), shr(b, 32)
@@ -147,18 +221,30 @@ def _high_half(a: Expr, b: Expr) -> Expr:
 
 
 def _reduced_huge_short(x: Expr) -> tuple[Pair, Expr]:
-    """As ``_reduced_huge`` for float32 angles held in float64: M has 24 bits and E is at most 104, so 96 bits of 2/pi do."""
+    """As ``_reduced_huge`` for float32 angles held in float64: M has 24 bits and E is at most 104,
+    so 96 bits of 2/pi do.
+    """
     raw = Apply("bitcast", (absolute(x),), uint64)
-    mantissa = Apply("or", (Apply("and", (shr(raw, 29), Const(2**23 - 1, uint64)), uint64), Const(2**23, uint64)), uint64)
+    mantissa = Apply(
+        "or",
+        (Apply("and", (shr(raw, 29), Const(2**23 - 1, uint64)), uint64), Const(2**23, uint64)),
+        uint64,
+    )
     start = sub(shr(raw, 52), Const(1075 - 29 + 2, uint64))
-    found: list[Expr] = [Const((_TWO_OVER_PI >> (1280 - 32 * k - 64)) & (2**64 - 1), uint64) for k in range(6)]
+    found: list[Expr] = [
+        Const((_TWO_OVER_PI >> (1280 - 32 * k - 64)) & (2**64 - 1), uint64) for k in range(6)
+    ]
     for step in (2, 1):
-        moved = Apply("ne", (Apply("and", (start, Const(32 * step, uint64)), uint64), Const(0, uint64)), bool_)
+        moved = Apply(
+            "ne", (Apply("and", (start, Const(32 * step, uint64)), uint64), Const(0, uint64)), bool_
+        )
         found = [select(moved, found[k + step], found[k]) for k in range(step + 2)]
     back = sub(Const(32, uint64), Apply("and", (start, Const(31, uint64)), uint64))
     mask = Const(2**32 - 1, uint64)
     w = [Apply("and", (Apply("shr", (f, back), uint64), mask), uint64) for f in found]
-    total = add(add(shl(mul(mantissa, w[0]), 32), mul(mantissa, w[1])), shr(mul(mantissa, w[2]), 32))
+    total = add(
+        add(shl(mul(mantissa, w[0]), 32), mul(mantissa, w[1])), shr(mul(mantissa, w[2]), 32)
+    )
     n = shr(add(total, Const(2**61, uint64)), 62)
     rest = cast(Apply("bitcast", (sub(total, shl(n, 62)),), int64), float64)
     negative = lt(x, _F.const(0.0))
@@ -174,7 +260,10 @@ def _times_half_pi(high: Expr, low: Expr) -> Pair:
         mul(cast(shr(high, 32), float64), _F.const(2.0**-30)),
         mul(cast(Apply("and", (high, mask), int64), float64), _F.const(2.0**-62)),
         mul(cast(shr(signed_low, 31), float64), _F.const(2.0**-94)),
-        mul(cast(Apply("and", (signed_low, Const(2**31 - 1, int64)), int64), float64), _F.const(2.0**-125)),
+        mul(
+            cast(Apply("and", (signed_low, Const(2**31 - 1, int64)), int64), float64),
+            _F.const(2.0**-125),
+        ),
     ]
     s, e1 = two_sum(pieces[0], pieces[1])
     s, e2 = two_sum(s, pieces[2])
@@ -184,7 +273,7 @@ def _times_half_pi(high: Expr, low: Expr) -> Pair:
     return y, fma(rest, _F.const(_PIO2[0]), fma(s, _F.const(_PIO2[1]), error))
 
 
-# -- sine and cosine ---------------------------------------------------------------------------------------------------
+# -- sine and cosine -------------------------------------------------------------------------------
 def _sine(r: Pair, *, low: bool) -> Expr:
     y, correction = r
     z = mul(y, y)
@@ -212,7 +301,9 @@ def _choose(r: Pair, quadrant: Expr, *, low: bool) -> tuple[Expr, Expr]:
     """(sin x, cos x) from r and n."""
     sine, cosine = _sine(r, low=low), _cosine(r, low=low)
     odd = Apply("ne", (Apply("and", (quadrant, Const(1, int64)), int64), Const(0, int64)), bool_)
-    return _signed(select(odd, cosine, sine), quadrant), _signed(select(odd, sine, cosine), add(quadrant, Const(1, int64)))
+    return _signed(select(odd, cosine, sine), quadrant), _signed(
+        select(odd, sine, cosine), add(quadrant, Const(1, int64))
+    )
 
 
 def _signed(value: Expr, quadrant: Expr) -> Expr:
@@ -222,11 +313,13 @@ def _signed(value: Expr, quadrant: Expr) -> Expr:
 
 
 def _angle(x: Expr, form: Format, which: int) -> Expr:
-    """sin (0), cos (1) or tan (2) in float64."""
+    """Sin (0), cos (1) or tan (2) in float64."""
     wide = cast(x, float64)
     low = form is FLOAT32
     ordinary = _pick(_choose(*(_reduced_short(wide) if low else _reduced(wide)), low=low), which)
-    rare = _pick(_choose(*(_reduced_huge_short(wide) if low else _reduced_huge(wide)), low=low), which)
+    rare = _pick(
+        _choose(*(_reduced_huge_short(wide) if low else _reduced_huge(wide)), low=low), which
+    )
     return select(lt(_HUGE, absolute(wide)), add(rare, sub(wide, wide)), ordinary)
 
 
@@ -245,7 +338,7 @@ def cos(x: Expr, form: Format) -> Expr:
 
 
 def tan(x: Expr, form: Format) -> Expr:
-    """sin x / cos x"""
+    """Sin x / cos x"""
     return _with_zero(x, cast(_angle(x, form, 2), form.dtype))
 
 
@@ -254,7 +347,7 @@ def _with_zero(x: Expr, value: Expr) -> Expr:
     return select(eq(x, Const(0.0, x.dtype)), x, value)
 
 
-# -- inverses ----------------------------------------------------------------------------------------------------------
+# -- inverses --------------------------------------------------------------------------------------
 def _atan_small(t: Expr, form: Format) -> Expr:
     """atan(t) - t for |t| <= tan(pi/8)"""
     z = mul(t, t)
@@ -262,7 +355,7 @@ def _atan_small(t: Expr, form: Format) -> Expr:
 
 
 def atan(x: Expr, form: Format) -> Expr:
-    """atan t + k pi/4 with t = x, (x - 1) / (x + 1) or -1 / x, for x >= 0"""
+    """Atan t + k pi/4 with t = x, (x - 1) / (x + 1) or -1 / x, for x >= 0"""
     a, one = absolute(x), form.const(1.0)
     above, far = lt(form.const(_TAN_PI_8), a), lt(form.const(2.0 + _TAN_PI_8), a)
     top = select(far, form.const(-1.0), select(above, sub(a, one), a))
@@ -297,7 +390,8 @@ def _atan2(y: Expr, x: Expr) -> Expr:
     first, second = _PIO2[:2]
     base = select(above, _F.const(first / 2), zero)
     extra = select(above, _F.const(second / 2), zero)
-    # angle = base + t + small; reflected at pi/4 (a > b) and at pi/2 (x < 0), each keeping the low part of pi
+    # angle = base + t + small; reflected at pi/4 (a > b) and at pi/2 (x < 0), each keeping the low
+    # part of pi
     rest = add(_atan_small(t, _F), extra)
     steep, left = lt(b, a), Apply("signbit", (x,), bool_)
     base, t, rest = _reflected(steep, (base, t, rest), first, second)
@@ -306,7 +400,9 @@ def _atan2(y: Expr, x: Expr) -> Expr:
     return select(either(is_nan(x), is_nan(y)), add(x, y), value)
 
 
-def _reflected(where: Expr, angle: tuple[Expr, Expr, Expr], high: float, low: float) -> tuple[Expr, Expr, Expr]:
+def _reflected(
+    where: Expr, angle: tuple[Expr, Expr, Expr], high: float, low: float
+) -> tuple[Expr, Expr, Expr]:
     base, t, rest = angle
     return (
         select(where, sub(_F.const(high), base), base),
@@ -321,7 +417,9 @@ def _asin_series(z: Expr, s: Expr, form: Format) -> Expr:
 
 
 def _asin_parts(x: Expr, form: Format) -> tuple[Expr, Expr, Expr]:
-    """(|x| > 1/2, s, asin(s) - s) with s = |x|, or sqrt((1 - |x|) / 2) and its rounding error where |x| > 1/2"""
+    """(|x| > 1/2, s, asin(s) - s) with s = |x|, or sqrt((1 - |x|) / 2) and its rounding error where
+    |x| > 1/2
+    """
     a = absolute(x)
     outer = lt(form.const(0.5), a)
     z = select(outer, mul(form.const(0.5), sub(form.const(1.0), a)), mul(a, a))
@@ -332,7 +430,7 @@ def _asin_parts(x: Expr, form: Format) -> tuple[Expr, Expr, Expr]:
 
 
 def asin(x: Expr, form: Format) -> Expr:
-    """asin a for a <= 1/2, else pi/2 - 2 asin sqrt((1 - a) / 2)"""
+    """Asin a for a <= 1/2, else pi/2 - 2 asin sqrt((1 - a) / 2)"""
     outer, s, rest = _asin_parts(x, form)
     high, low = _PI_2[form]
     two = form.const(2.0)
