@@ -1,9 +1,10 @@
 """Lamella: a deep learning framework in pure Python with its own compiler.
 
-``import lamella as lm`` gives arrays with NumPy's and the array-API standard's names, gradients, ``lm.jit``, and (loaded at
-first use) ``lm.nn``, ``lm.optim``, ``lm.data``. Nothing here is imported before it is used: the table below says where each
-public name lives.
+``import lamella as lm`` gives arrays with NumPy's and the array-API standard's names, gradients,
+``lm.jit``, and (loaded at first use) ``lm.nn``, ``lm.optim``, ``lm.data``. Nothing here is imported
+before it is used: the table below says where each public name lives.
 """
+
 from __future__ import annotations
 
 import importlib
@@ -12,10 +13,24 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
-from lamella.dtypes import (  # noqa: F401
-    bfloat16, bool_, finfo, float16, float32, float64, iinfo, int8, int16, int32, int64, uint8, uint16, uint32, uint64,
+from lamella.dtypes import (
+    bfloat16,
+    bool_,
+    finfo,
+    float16,
+    float32,
+    float64,
+    iinfo,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
 )  # fmt: skip
-from lamella.dtypes import promote as promote_types  # noqa: F401
+from lamella.dtypes import promote as promote_types
 
 if TYPE_CHECKING:
     from lamella.config import config as config
@@ -42,35 +57,61 @@ newaxis: Final = None
 
 _FROM: Final = {
     "lamella.tensor.tensor": "Tensor",
-    "lamella.tensor.creation": "arange as_tensor asarray empty empty_like eye from_numpy full full_like linspace "
-    "logspace meshgrid ones ones_like tensor zeros zeros_like",
-    "lamella.tensor.elementwise": "abs add atan2 clamp clip copysign divide floor_divide fmod hypot lerp logaddexp "
-    "maximum minimum multiply negative positive pow reciprocal remainder sign square subtract",
-    "lamella.tensor.comparison": "astype bitcast bitwise_and bitwise_invert bitwise_left_shift bitwise_not bitwise_or "
-    "bitwise_right_shift bitwise_xor ceil equal floor greater greater_equal isclose isfinite isinf isnan less "
-    "less_equal logical_and logical_not logical_or logical_xor nan_to_num not_equal round signbit trunc where",
-    "lamella.tensor.transcendental": "acos acosh asin asinh atan atanh cos cosh erf erfc exp exp2 expm1 log log10 "
-    "log1p log2 rsqrt sigmoid sin sinh sqrt tan tanh",
-    "lamella.tensor.reduction": "all amax amin any argmax argmin count_nonzero cummax cummin cumprod cumsum cumulative_prod cumulative_sum logsumexp "
-    "max mean median min prod quantile std sum var",
-    "lamella.tensor.manipulation": "broadcast_arrays broadcast_shapes broadcast_tensors broadcast_to diag diagonal "
-    "expand expand_dims flatten flip fliplr flipud matrix_transpose moveaxis permute permute_dims ravel reshape roll "
-    "squeeze swapaxes transpose tril triu unflatten unsqueeze",
-    "lamella.tensor.joining": "array_split cat chunk concat concatenate diff hstack pad repeat repeat_interleave split "
-    "stack tile unbind unstack vstack",
-    "lamella.tensor.searching": "argsort bincount gather nonzero one_hot put_along_axis scatter scatter_add "
-    "searchsorted sort take take_along_axis topk unique unique_values",
-    "lamella.tensor.linalg": "cross dot einsum inner kron matmul matrix_power norm outer tensordot trace vecdot",
-    "lamella.tensor.gradient": "enable_grad is_grad_enabled no_grad set_grad_enabled stop_gradient",
-    "lamella.tensor.evaluation": "allclose array_equal can_cast devices eval is_tensor isdtype result_type "
-    "set_num_threads num_threads",
+    "lamella.tensor.creation": (
+        "arange as_tensor asarray empty empty_like eye from_numpy full full_like linspace "
+        "logspace meshgrid ones ones_like tensor zeros zeros_like"
+    ),
+    "lamella.tensor.elementwise": (
+        "abs add atan2 clamp clip copysign divide floor_divide fmod hypot lerp logaddexp "
+        "maximum minimum multiply negative positive pow reciprocal remainder sign square "
+        "subtract"
+    ),
+    "lamella.tensor.comparison": (
+        "astype bitcast bitwise_and bitwise_invert bitwise_left_shift bitwise_not bitwise_or "
+        "bitwise_right_shift bitwise_xor ceil equal floor greater greater_equal isclose "
+        "isfinite isinf isnan less less_equal logical_and logical_not logical_or logical_xor "
+        "nan_to_num not_equal round signbit trunc where"
+    ),
+    "lamella.tensor.transcendental": (
+        "acos acosh asin asinh atan atanh cos cosh erf erfc exp exp2 expm1 log log10 log1p log2 "
+        "rsqrt sigmoid sin sinh sqrt tan tanh"
+    ),
+    "lamella.tensor.reduction": (
+        "all amax amin any argmax argmin count_nonzero cummax cummin cumprod cumsum "
+        "cumulative_prod cumulative_sum logsumexp max mean median min prod quantile std sum var"
+    ),
+    "lamella.tensor.manipulation": (
+        "broadcast_arrays broadcast_shapes broadcast_tensors broadcast_to diag diagonal expand "
+        "expand_dims flatten flip fliplr flipud matrix_transpose moveaxis permute permute_dims "
+        "ravel reshape roll squeeze swapaxes transpose tril triu unflatten unsqueeze"
+    ),
+    "lamella.tensor.joining": (
+        "array_split cat chunk concat concatenate diff hstack pad repeat repeat_interleave "
+        "split stack tile unbind unstack vstack"
+    ),
+    "lamella.tensor.searching": (
+        "argsort bincount gather nonzero one_hot put_along_axis scatter scatter_add "
+        "searchsorted sort take take_along_axis topk unique unique_values"
+    ),
+    "lamella.tensor.linalg": (
+        "cross dot einsum inner kron matmul matrix_power norm outer tensordot trace vecdot"
+    ),
+    "lamella.tensor.gradient": (
+        "enable_grad is_grad_enabled no_grad set_grad_enabled stop_gradient"
+    ),
+    "lamella.tensor.evaluation": (
+        "allclose array_equal can_cast devices eval is_tensor isdtype result_type "
+        "set_num_threads num_threads"
+    ),
     "lamella.tensor.dlpack": "from_dlpack",
     "lamella.tensor.random": "manual_seed",
     "lamella.config": "config",
     "lamella.errors": "LamellaError",
     "lamella.io": "save load",
-    "lamella.transforms": "checkpoint cond custom_jvp custom_vjp fori_loop grad hessian jacfwd jacrev jit jvp "
-    "profile scan value_and_grad vjp vmap while_loop",
+    "lamella.transforms": (
+        "checkpoint cond custom_jvp custom_vjp fori_loop grad hessian jacfwd jacrev jit jvp "
+        "profile scan value_and_grad vjp vmap while_loop"
+    ),
 }
 _MODULES: Final = {
     "linalg": "lamella.tensor.linalg",
@@ -88,14 +129,16 @@ _MODULES: Final = {
 _WHERE: Final = {name: module for module, names in _FROM.items() for name in names.split()}
 
 __all__ = [
-    *_WHERE, *_MODULES, "bfloat16", "bool_", "e", "finfo", "float16", "float32", "float64", "iinfo", "inf",
-    "int8", "int16", "int32", "int64", "nan", "newaxis", "pi", "promote_types", "uint8", "uint16", "uint32", "uint64",
+    *_WHERE, *_MODULES, "bfloat16", "bool_", "e", "finfo", "float16", "float32", "float64", "iinfo",
+    "inf", "int8", "int16", "int32", "int64", "nan", "newaxis", "pi", "promote_types", "uint8",
+    "uint16", "uint32", "uint64",
 ]  # fmt: skip
 
 
 class _Package(ModuleType):
-    """This package. Its submodules ``tensor`` and ``config`` do not hide the function and object of these names:
-    the import system binds a submodule in its package, which is declined here. Import from them with ``from``.
+    """This package. Its submodules ``tensor`` and ``config`` do not hide the function and object of
+    these names: the import system binds a submodule in its package, which is declined here. Import
+    from them with ``from``.
     """
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -115,7 +158,9 @@ def __getattr__(name: str) -> Any:
         from lamella.errors import did_you_mean
 
         hint = did_you_mean(name, __all__).split(" Known")[0] if not name.startswith("_") else ""
-        raise AttributeError(f"module 'lamella' has no attribute {name!r}{'; ' if hint else ''}{hint}")
+        raise AttributeError(
+            f"module 'lamella' has no attribute {name!r}{'; ' if hint else ''}{hint}"
+        )
     globals()[name] = found
     return found
 

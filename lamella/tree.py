@@ -8,6 +8,7 @@ of their keys' text), None (no leaves), registered classes, dataclasses decorate
 
 Invariant: ``unflatten(structure, leaves)`` of ``leaves, structure = flatten(x)`` equals ``x``.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -38,7 +39,9 @@ class Kind:
 
 
 class Structure:
-    """The containers of a tree without its leaves. Hashable; equal when a tree has the same form."""
+    """The containers of a tree without its leaves. Hashable; equal when a tree has the same
+    form.
+    """
 
     __slots__ = ("_hash", "children", "count", "extra", "kind")
 
@@ -146,7 +149,9 @@ def _name(structure: Structure, position: int) -> str:
     return kind.name(structure.extra, position)
 
 
-def _flatten(value: object, found: list[object], is_leaf: Callable[[object], bool] | None) -> Structure:
+def _flatten(
+    value: object, found: list[object], is_leaf: Callable[[object], bool] | None
+) -> Structure:
     cls = type(value)
     if cls in _LEAF_TYPES:
         found.append(value)
@@ -237,7 +242,7 @@ def _paths(form: Structure, prefix: str) -> Iterator[str]:
         yield from _paths(child, prefix + _name(form, position))
 
 
-def map(  # noqa: A001 - the field's word
+def map(
     function: Callable[..., object],
     value: object,
     *others: object,
@@ -276,10 +281,11 @@ def _difference(a: Structure, b: Structure, path: str = "") -> str:
 
 def register(
     cls: Class,
-    flatten: Flatten,  # noqa: A002
+    flatten: Flatten,
     unflatten: Unflatten,
 ) -> Class:
-    """Make ``cls`` a container: ``flatten(value) -> (children, extra)``, ``unflatten(extra, children)``.
+    """Make ``cls`` a container: ``flatten(value) -> (children, extra)``, ``unflatten(extra,
+    children)``.
 
     ``extra`` is hashable and comparable: it is part of the tree's structure. Returns ``cls``.
 

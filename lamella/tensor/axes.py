@@ -1,8 +1,9 @@
 """Axes and shapes as users give them: checked, counted from the front.
 
-Input: an ``axis`` or ``shape`` argument. Output: plain tuples, or an error in the documented form that names the
-operation, the axis and the shape.
+Input: an ``axis`` or ``shape`` argument. Output: plain tuples, or an error in the documented form
+that names the operation, the axis and the shape.
 """
+
 from __future__ import annotations
 
 import operator
@@ -37,7 +38,8 @@ def axis_of(name: str, axis: int, shape: Shape, new: int = 0) -> int:
     if not -ndim <= found < ndim:
         allowed = f"use {-ndim} to {ndim - 1}" if ndim else "a 0-d tensor has none"
         raise ShapeError(
-            f"[{name}] axis {found} is out of range for shape {shape}, which has {len(shape)} axes; {allowed}"
+            f"[{name}] axis {found} is out of range for shape {shape}, which has {len(shape)} "
+            f"axes; {allowed}"
         )
     return found + ndim if found < 0 else found
 

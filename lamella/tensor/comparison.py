@@ -1,9 +1,10 @@
 """Comparison, logic, bits, rounding, conversion and choice, applied at every element.
 
-Operands are tensors or anything :func:`lamella.asarray` takes; shapes broadcast as in NumPy and element types promote
-as in the array-API standard. Comparisons and logic give bool. Errors: ShapeError when shapes do not
-broadcast, DTypeError when an element type does not fit the function.
+Operands are tensors or anything :func:`lamella.asarray` takes; shapes broadcast as in NumPy and
+element types promote as in the array-API standard. Comparisons and logic give bool. Errors:
+ShapeError when shapes do not broadcast, DTypeError when an element type does not fit the function.
 """
+
 from __future__ import annotations
 
 import builtins
@@ -17,7 +18,14 @@ from lamella.ir.node import Node
 from lamella.tensor.core import wrap
 from lamella.tensor.keywords import with_synonyms
 from lamella.tensor.operands import (
-    TensorLike, as_float, as_node, cast, compare, pair, primitive, scalar_node,
+    TensorLike,
+    as_float,
+    as_node,
+    cast,
+    compare,
+    pair,
+    primitive,
+    scalar_node,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -310,7 +318,9 @@ def bitcast(x: TensorLike, dtype: object) -> Tensor:
 
 # -- choice ----------------------------------------------------------------------------------------
 @with_synonyms
-def where(condition: TensorLike, x: TensorLike | None = None, y: TensorLike | None = None) -> Tensor:
+def where(
+    condition: TensorLike, x: TensorLike | None = None, y: TensorLike | None = None
+) -> Tensor:
     """``x`` where ``condition`` holds, else ``y``; with one argument, ``nonzero(condition)``.
 
     The cotangent of the branch that is not taken is exactly 0, even where that branch is nan.

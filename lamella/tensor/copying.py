@@ -1,8 +1,10 @@
 """``copy``, ``deepcopy`` and ``pickle`` of tensors, subclasses and their attributes included.
 
-A copy is a new handle on the same value, which needs no copy because values never change. A pickle holds the value,
-the element type's name and whether a gradient is required; what a tensor was computed from is not kept.
+A copy is a new handle on the same value, which needs no copy because values never change. A pickle
+holds the value, the element type's name and whether a gradient is required; what a tensor was
+computed from is not kept.
 """
+
 from __future__ import annotations
 
 import copy

@@ -1,12 +1,13 @@
 """The tensor without its methods: a mutable handle on an immutable node, rebinding, and its value.
 
-``TensorCore`` is the base of :class:`lamella.Tensor`, which adds the functions of the other modules as methods;
-those modules import only this one, so that imports keep one direction.
+``TensorCore`` is the base of :class:`lamella.Tensor`, which adds the functions of the other modules
+as methods; those modules import only this one, so that imports keep one direction.
 
-Invariants: ``node`` is replaced only by :meth:`TensorCore.rebind` (or by a trace); a handle whose node is
-pending is noted, except under a trace; a leaf that requires a gradient has a tracked node that is registered
-in ``owners`` and shared with no other handle.
+Invariants: ``node`` is replaced only by :meth:`TensorCore.rebind` (or by a trace); a handle whose
+node is pending is noted, except under a trace; a leaf that requires a gradient has a tracked node
+that is registered in ``owners`` and shared with no other handle.
 """
+
 from __future__ import annotations
 
 from threading import get_ident
@@ -15,11 +16,11 @@ from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
+from lamella import ops
 from lamella.dtypes import DType
 from lamella.errors import GradientError
 from lamella.ir.dim import Shape
 from lamella.ir.node import Node, gradient_mode
-from lamella import ops
 from lamella.ops.leaf import DATA, Mark
 from lamella.tensor import pending
 from lamella.tensor.pending import note, noted, traces
@@ -32,7 +33,9 @@ __all__ = ["Leaf", "TensorCore", "announce", "leaf_node", "node_of", "owners", "
 
 
 class Leaf:
-    """What a handle keeps for differentiation: its gradient, and hooks called when that is computed."""
+    """What a handle keeps for differentiation: its gradient, and hooks called when that is
+    computed.
+    """
 
     __slots__ = ("grad", "hooks", "required")
 
@@ -50,7 +53,9 @@ _append = noted.append
 
 
 class TensorCore:
-    """A mutable handle on a node. Compared by identity as a key; ``==`` is elementwise in the subclass."""
+    """A mutable handle on a node. Compared by identity as a key; ``==`` is elementwise in the
+    subclass.
+    """
 
     __slots__ = ("__weakref__", "_leaf", "node")
 
@@ -71,7 +76,8 @@ class TensorCore:
         if leaf is not None and leaf.required:
             if gradient_mode.enabled:
                 raise GradientError(
-                    f"[in-place] a leaf tensor {node.dtype.name}{list(node.shape)} that requires a gradient was "
+                    f"[in-place] a leaf tensor {node.dtype.name}{list(node.shape)} that requires a "
+                    "gradient was "
                     "changed in place while gradients are recorded, which would lose its gradient; "
                     "do it under lm.no_grad(), or on t.data, or write t = t + ..."
                 )
@@ -83,7 +89,9 @@ class TensorCore:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The sizes of the axes; symbolic (``lamella.ir.dim.Dim``) for dynamic axes of a traced function."""
+        """The sizes of the axes; symbolic (``lamella.ir.dim.Dim``) for dynamic axes of a traced
+        function.
+        """
         return cast("tuple[int, ...]", node_of(self).shape)
 
     @property
@@ -101,7 +109,9 @@ _class: type[TensorCore] = TensorCore  # lamella.Tensor once it is defined
 
 
 def use_class(cls: type[TensorCore]) -> None:
-    """Make ``cls`` the class of the results of all operations (called once, by the module that defines it)."""
+    """Make ``cls`` the class of the results of all operations (called once, by the module that
+    defines it).
+    """
     global _class
     _class = cls
 
@@ -152,7 +162,8 @@ def leaf_node(node: Node) -> Node:
 
 
 def value_of(tensor: TensorCore, looked_at: str = "value") -> Array:
-    """The value as a read-only NumPy array that shares memory with the tensor; computes what is pending.
+    """The value as a read-only NumPy array that shares memory with the tensor; computes what is
+    pending.
 
     Raises:
         TraceError: inside a transformed function, where there is no value.

@@ -1,8 +1,10 @@
 """New tensors: from data, filled, counted, and like others.
 
-``dtype`` defaults to float32 for what is made of real numbers, to int64 for whole ones; NumPy arrays keep theirs.
-``device`` may be given and must be "cpu". Filled tensors cost no memory until they are needed as a whole.
+``dtype`` defaults to float32 for what is made of real numbers, to int64 for whole ones; NumPy
+arrays keep theirs. ``device`` may be given and must be "cpu". Filled tensors cost no memory until
+they are needed as a whole.
 """
+
 from __future__ import annotations
 
 import math
@@ -95,8 +97,9 @@ def asarray(
 ) -> Tensor:
     """A tensor with the value of ``data``, sharing its memory where possible.
 
-    A C-contiguous NumPy array, or what speaks DLPack, is shared: change it afterwards and results not yet computed
-    change too. ``copy=True`` (or :func:`tensor`) copies. A tensor is returned as it is.
+    A C-contiguous NumPy array, or what speaks DLPack, is shared: change it afterwards and results
+    not yet computed change too. ``copy=True`` (or :func:`tensor`) copies. A tensor is returned as
+    it is.
 
     Raises:
         ShapeError: for ragged lists. DTypeError: for what is no number.
@@ -180,7 +183,9 @@ def empty(
     >>> empty(2).shape
     (2,)
     """
-    return zeros(_sizes("empty", sizes, shape), dtype=dtype, requires_grad=requires_grad, device=device)  # type: ignore[no-any-return]
+    return zeros(
+        _sizes("empty", sizes, shape), dtype=dtype, requires_grad=requires_grad, device=device
+    )  # type: ignore[no-any-return]
 
 
 @with_synonyms
@@ -191,7 +196,8 @@ def full(
     requires_grad: bool = False,
     device: object = None,
 ) -> Tensor:
-    """``fill_value`` everywhere; the number is an argument of programs, so changing it compiles nothing.
+    """``fill_value`` everywhere; the number is an argument of programs, so changing it compiles
+    nothing.
 
     >>> full((2,), 7).tolist()
     [7, 7]
@@ -322,7 +328,8 @@ def linspace(
     dtype: object = None,
     device: object = None,
 ) -> Tensor:
-    """``num`` evenly spaced numbers from ``start`` to ``stop`` (inclusive, unless ``endpoint`` is False).
+    """``num`` evenly spaced numbers from ``start`` to ``stop`` (inclusive, unless ``endpoint`` is
+    False).
 
     >>> linspace(0.0, 1.0, 5).tolist()
     [0.0, 0.25, 0.5, 0.75, 1.0]
@@ -331,7 +338,9 @@ def linspace(
     (size,) = shape_of("linspace", num)
     between = max(int(size) - (1 if endpoint else 0), 1)
     place = ops.iota((size,), 0, float64)
-    rise = ops.divide(scalar_node(float(stop) - float(start), float64), scalar_node(between, float64))
+    rise = ops.divide(
+        scalar_node(float(stop) - float(start), float64), scalar_node(between, float64)
+    )
     node = ops.add(ops.multiply(place, rise), scalar_node(start, float64))
     if endpoint and size not in (0, 1):
         last = ops.equal(place, scalar_node(between, float64))

@@ -1,9 +1,11 @@
 """DLPack both ways without copies: tensors to other libraries and theirs to us.
 
-Input / output: a ``PyCapsule`` around a ``DLManagedTensor`` (unversioned) or ``DLManagedTensorVersioned`` (1.0), laid out as the
-DLPack specification says (https://dmlc.github.io/dlpack/latest/). Whoever holds the memory keeps the other side's
-object alive until its deleter runs. CPU memory only; strided memory that comes in is copied.
+Input / output: a ``PyCapsule`` around a ``DLManagedTensor`` (unversioned) or
+``DLManagedTensorVersioned`` (1.0), laid out as the DLPack specification says
+(https://dmlc.github.io/dlpack/latest/). Whoever holds the memory keeps the other side's object
+alive until its deleter runs. CPU memory only; strided memory that comes in is copied.
 """
+
 from __future__ import annotations
 
 import ctypes
@@ -97,8 +99,10 @@ def capsule_of(
     Raises:
         OptionError: for another device than the CPU.
     """
-    if dl_device is not None and tuple(dl_device)[0] != _CPU:
-        raise OptionError(f"[dlpack] device {dl_device} is not the CPU (1, 0); move the data there afterwards")
+    if dl_device is not None and dl_device[0] != _CPU:
+        raise OptionError(
+            f"[dlpack] device {dl_device} is not the CPU (1, 0); move the data there afterwards"
+        )
     array = value_of(tensor, "dlpack")
     if copy:
         array = array.copy()
@@ -145,14 +149,17 @@ def _dtype_of(code: int, bits: int, lanes: int) -> DType:
         if (own, dtype.bits, 1) == (code, bits, lanes):
             return dtype
     raise DTypeError(
-        f"[dlpack] element type (code {code}, {bits} bits, {lanes} lanes) is not supported; cast it before"
+        f"[dlpack] element type (code {code}, {bits} bits, {lanes} lanes) is not supported; cast "
+        "it before"
     )
 
 
 def _ask(source: Any) -> Any:
     device = source.__dlpack_device__() if hasattr(source, "__dlpack_device__") else (_CPU, 0)
     if int(device[0]) != _CPU:
-        raise OptionError(f"[dlpack] device {tuple(device)} is not the CPU; bring the data there first")
+        raise OptionError(
+            f"[dlpack] device {tuple(device)} is not the CPU; bring the data there first"
+        )
     try:
         return source.__dlpack__(max_version=(1, 0))
     except TypeError:
@@ -163,7 +170,8 @@ def node_from_dlpack(source: Any, copy: bool = False) -> Node:
     """A node that shares the memory of anything with ``__dlpack__`` (or of a capsule).
 
     Raises:
-        OptionError: for memory that is not the CPU's. DTypeError: for an element type that is not supported.
+        OptionError: for memory that is not the CPU's. DTypeError: for an element type that is not
+            supported.
     """
     capsule = _ask(source) if hasattr(source, "__dlpack__") else source
     if _api.PyCapsule_IsValid(capsule, _VERSIONED):
@@ -171,7 +179,9 @@ def node_from_dlpack(source: Any, copy: bool = False) -> Node:
     elif _api.PyCapsule_IsValid(capsule, _PLAIN):
         name, layout = _PLAIN, _Managed
     else:
-        raise OptionError("[dlpack] not a DLPack capsule, or one that was taken before; make a new one")
+        raise OptionError(
+            "[dlpack] not a DLPack capsule, or one that was taken before; make a new one"
+        )
     address = _api.PyCapsule_GetPointer(capsule, name)
     managed: Any = layout.from_address(address)
     inner = managed.tensor
@@ -181,7 +191,8 @@ def node_from_dlpack(source: Any, copy: bool = False) -> Node:
     size = dtype.itemsize
     strides = tuple(inner.strides[i] * size for i in range(inner.ndim)) if inner.strides else None
     interface = {
-        "version": 3, "shape": shape, "typestr": _TYPES.get(dtype.name, f"<u{size}"), "strides": strides,
+        "version": 3, "shape": shape, "strides": strides,
+        "typestr": _TYPES.get(dtype.name, f"<u{size}"),
         "data": ((inner.data or 0) + inner.byte_offset, False),
     }  # fmt: skip
     array = np.asarray(_Borrowed(interface, address, managed.deleter))
@@ -200,7 +211,8 @@ def from_dlpack(source: Any, copy: bool | None = None, device: object = None) ->
     Change that array afterwards and results not yet computed change too; ``copy=True`` copies.
 
     Raises:
-        OptionError: for memory that is not the CPU's. DTypeError: for an element type that is not supported.
+        OptionError: for memory that is not the CPU's. DTypeError: for an element type that is not
+            supported.
 
     >>> from_dlpack(np.arange(3)).tolist()
     [0, 1, 2]

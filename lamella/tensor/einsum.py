@@ -1,9 +1,11 @@
 """``einsum``: sums of products named by letters, as a chain of two-operand contractions.
 
 Input: an equation such as ``"bij,bjk->bik"`` and tensors. Letters that repeat within
-an operand take its diagonal, letters that no other operand and not the result has are summed at once, and
-operands are contracted pair by pair, the pair with the smallest result first. ``...`` stands for broadcast axes.
+an operand take its diagonal, letters that no other operand and not the result has are summed at
+once, and operands are contracted pair by pair, the pair with the smallest result first. ``...``
+stands for broadcast axes.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -41,7 +43,8 @@ def contract_nodes(
     for i, label in enumerate(left):
         if label in right and a.shape[i] != b.shape[right.index(label)]:
             raise ShapeError(
-                f"[{name}] shapes {a.shape} and {b.shape}: {a.shape[i]} ≠ {b.shape[right.index(label)]}, but axis "
+                f"[{name}] shapes {a.shape} and {b.shape}: {a.shape[i]} ≠ "
+                f"{b.shape[right.index(label)]}, but axis "
                 f"{i} and axis {right.index(label)} are summed or paired; transpose one"
             )
     return ops.contract(a, b, left, right, list(out))
@@ -51,7 +54,8 @@ def contract_nodes(
 def _label(letter: str, equation: str) -> int:
     if not letter.isalpha():
         raise OptionError(
-            f"[einsum] {letter!r} in {equation!r} is no axis name; use letters, commas, '->' and '...'"
+            f"[einsum] {letter!r} in {equation!r} is no axis name; use letters, commas, '->' and "
+            "'...'"
         )
     return ord(letter)
 
@@ -79,7 +83,8 @@ def _parse(equation: str, nodes: Sequence[Node]) -> tuple[list[Labels], Labels]:
     parts = left.split(",")
     if len(parts) != len(nodes):
         raise OptionError(
-            f"[einsum] {equation!r} names {len(parts)} operands and {len(nodes)} are given; separate them by commas"
+            f"[einsum] {equation!r} names {len(parts)} operands and {len(nodes)} are given; "
+            "separate them by commas"
         )
     found, most = [], 0
     for part, node in zip(parts, nodes, strict=True):
@@ -87,7 +92,8 @@ def _parse(equation: str, nodes: Sequence[Node]) -> tuple[list[Labels], Labels]:
         dots = node.ndim - named if "..." in part else 0
         if dots < 0 or (not dots and named != node.ndim and "..." not in part):
             raise ShapeError(
-                f"[einsum] {part!r} of {equation!r} names {named} axes of an operand of shape {node.shape}; "
+                f"[einsum] {part!r} of {equation!r} names {named} axes of an operand of shape "
+                f"{node.shape}; "
                 "name each axis, or add '...'"
             )
         most = max(most, dots)
@@ -126,7 +132,8 @@ def _sizes(terms: Sequence[Term]) -> dict[int, Size]:
             if before not in (1, size) and size != 1:
                 name = chr(label) if label >= 0 else "..."
                 raise ShapeError(
-                    f"[einsum] axis {name!r} has sizes {before} and {size}; one name stands for one size"
+                    f"[einsum] axis {name!r} has sizes {before} and {size}; one name stands for "
+                    "one size"
                 )
             sizes[label] = before if size == 1 else size
     return sizes
@@ -187,8 +194,8 @@ def einsum(equation: str, *operands: TensorLike) -> Tensor:
     """The sum of products that an equation names: ``"ij,jk->ik"`` is the matrix product.
 
     Args:
-        equation: operands' axes by letters, and after ``->`` those of the result (left out: the letters that occur
-            once, in alphabetical order); ``...`` stands for axes that broadcast.
+        equation: operands' axes by letters, and after ``->`` those of the result (left out: the
+            letters that occur once, in alphabetical order); ``...`` stands for axes that broadcast.
         operands: as many tensors.
 
     Raises:

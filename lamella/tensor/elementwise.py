@@ -1,9 +1,11 @@
 """Arithmetic, applied at every element.
 
-Operands are tensors or anything :func:`lamella.asarray` takes; shapes broadcast as in NumPy, element types promote as
-in the array-API standard, and Python numbers take the tensor's type. Errors: ShapeError when shapes do not
-broadcast, DTypeError when an element type does not fit the function.
+Operands are tensors or anything :func:`lamella.asarray` takes; shapes broadcast as in NumPy,
+element types promote as in the array-API standard, and Python numbers take the tensor's type.
+Errors: ShapeError when shapes do not broadcast, DTypeError when an element type does not fit the
+function.
 """
+
 from __future__ import annotations
 
 import math
@@ -14,7 +16,13 @@ from lamella.dtypes import int64
 from lamella.errors import OptionError
 from lamella.tensor.core import TensorCore, wrap
 from lamella.tensor.operands import (
-    TensorLike, arithmetic, as_float, as_node, cast, pair, primitive,
+    TensorLike,
+    arithmetic,
+    as_float,
+    as_node,
+    cast,
+    pair,
+    primitive,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -113,7 +121,7 @@ _POWERS: Final = {
     3: lambda x: ops.multiply(ops.square(x), x),
     4: lambda x: ops.square(ops.square(x)),
 }
-_FLOAT_POWERS: Final = {0.5: ops.sqrt, -0.5: ops.rsqrt, -1.0: ops.reciprocal, -1: ops.reciprocal}
+_FLOAT_POWERS: Final = {0.5: ops.sqrt, -0.5: ops.rsqrt, -1.0: ops.reciprocal}
 
 
 def pow(x: TensorLike, y: TensorLike) -> Tensor:
@@ -133,7 +141,8 @@ def pow(x: TensorLike, y: TensorLike) -> Tensor:
             return wrap(_POWERS[int(y)](cast(base, int64) if base.dtype.kind == "b" else base))
         if base.dtype.kind != "f" and isinstance(y, int) and y < 0:
             raise OptionError(
-                f"[pow] {base.dtype.name} to the power {y}: an integer has no negative integer power; "
+                f"[pow] {base.dtype.name} to the power {y}: an integer has no negative integer "
+                "power; "
                 "cast the base with .astype(lm.float32)"
             )
     a, b = pair("pow", x, y)
@@ -215,9 +224,7 @@ def minimum(x: TensorLike, y: TensorLike) -> Tensor:
     return arithmetic(_MINIMUM, ops.minimum, x, y)
 
 
-def clip(
-    x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = None
-) -> Tensor:
+def clip(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = None) -> Tensor:
     """``minimum(maximum(x, min), max)``; None leaves a side open. ``x`` keeps its element type.
 
     >>> clip([1, 5, 9], 2, 6).tolist()

@@ -2,6 +2,7 @@
 
 ``lm.eval`` is never needed; it says when values are computed where that matters (timing, memory).
 """
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -85,7 +86,9 @@ def result_type(*values: Any) -> DType:
     >>> result_type("int32", "float32", 1.5)
     lamella.float32
     """
-    scalars = [v for v in values if isinstance(v, bool | int | float) and not isinstance(v, np.generic)]
+    scalars = [
+        v for v in values if isinstance(v, bool | int | float) and not isinstance(v, np.generic)
+    ]
     kinds = [
         v.dtype if isinstance(v, TensorCore) else as_dtype(getattr(v, "dtype", v))
         for v in values

@@ -1,9 +1,11 @@
 """``backward()`` and what belongs to it: leaves, ``.grad``, hooks, and the gradient mode.
 
-Input: a tensor computed from leaves that require a gradient. Output: ``.grad`` of those leaves, accumulated. The graph
-stays usable, so ``backward()`` may be called again (there is no ``retain_graph``). Gradients are recorded lazily
-like everything else: forward and backward run as one program when a value is looked at.
+Input: a tensor computed from leaves that require a gradient. Output: ``.grad`` of those leaves,
+accumulated. The graph stays usable, so ``backward()`` may be called again (there is no
+``retain_graph``). Gradients are recorded lazily like everything else: forward and backward run as
+one program when a value is looked at.
 """
+
 from __future__ import annotations
 
 import functools
@@ -33,7 +35,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 # -- mode ------------------------------------------------------------------------------------------
 class set_grad_enabled:  # noqa: N801 - used like a function
-    """A context manager and decorator that turns the recording of gradients on or off, in this thread.
+    """A context manager and decorator that turns the recording of gradients on or off, in this
+    thread.
 
     >>> with set_grad_enabled(False):
     ...     is_grad_enabled()
@@ -52,6 +55,7 @@ class set_grad_enabled:  # noqa: N801 - used like a function
         gradient_mode.enabled = self._before.pop()
 
     def __call__(self, function: Function) -> Function:
+        """``function`` running in this mode."""
         enabled = self._enabled
 
         @functools.wraps(function)
@@ -63,7 +67,8 @@ class set_grad_enabled:  # noqa: N801 - used like a function
 
 
 class no_grad(set_grad_enabled):  # noqa: N801 - used like a function
-    """Nothing recorded inside can be differentiated by ``backward()``; a context manager and decorator.
+    """Nothing recorded inside can be differentiated by ``backward()``; a context manager and
+    decorator.
 
     >>> with no_grad():
     ...     is_grad_enabled()
@@ -124,14 +129,16 @@ def require_grad(tensor: TensorCore, required: bool = True) -> None:
     """
     if required and tensor.dtype.kind != "f":
         raise DTypeError(
-            f"[requires_grad] {tensor.dtype.name} tensors have no gradient, only floating point does; "
+            f"[requires_grad] {tensor.dtype.name} tensors have no gradient, only floating point "
+            "does; "
             "cast with .astype(lm.float32)"
         )
     node = node_of(tensor)
     if not required:
         if node.tracked and not is_leaf(tensor):
             raise GradientError(
-                "[requires_grad] the result of a recorded operation cannot stop requiring a gradient; "
+                "[requires_grad] the result of a recorded operation cannot stop requiring a "
+                "gradient; "
                 "use .detach() for a tensor that does not"
             )
         if node.tracked:
@@ -186,7 +193,9 @@ def set_grad(tensor: TensorCore, value: TensorCore | None) -> None:
     """
     if value is not None:
         if not isinstance(value, TensorCore):
-            raise DTypeError(f"[grad] {type(value).__name__} is no gradient; assign a tensor or None")
+            raise DTypeError(
+                f"[grad] {type(value).__name__} is no gradient; assign a tensor or None"
+            )
         if value.shape != tensor.shape or value.dtype is not tensor.dtype:
             kind = ShapeError if value.shape != tensor.shape else DTypeError
             raise kind(
@@ -255,8 +264,8 @@ class HookHandle:
 def register_hook(tensor: TensorCore, hook: Hook) -> HookHandle:
     """Call ``hook(gradient)`` whenever ``backward()`` computes the gradient of ``tensor``.
 
-    What the hook returns, unless None, replaces the gradient. On a result of an operation it sees the gradient of
-    uses that come after its registration.
+    What the hook returns, unless None, replaces the gradient. On a result of an operation it sees
+    the gradient of uses that come after its registration.
 
     Raises:
         GradientError: if ``tensor`` does not require a gradient.
@@ -291,7 +300,9 @@ def retain_grad(tensor: TensorCore) -> None:
         GradientError: if ``tensor`` does not require a gradient.
     """
     if not tensor.node.tracked:
-        raise GradientError("[retain_grad] the tensor does not require a gradient; set requires_grad=True first")
+        raise GradientError(
+            "[retain_grad] the tensor does not require a gradient; set requires_grad=True first"
+        )
     if tensor._leaf is None or not tensor._leaf.required:
         tensor._leaf = tensor._leaf or Leaf(required=False)
         _retained[tensor.node] = ref(tensor)
@@ -299,7 +310,9 @@ def retain_grad(tensor: TensorCore) -> None:
 
 # -- backward --------------------------------------------------------------------------------------
 def _leaves(root: Node) -> list[tuple[Node, TensorCore]]:
-    """The nodes below ``root`` whose gradient a live handle wants, in an order that the graph decides."""
+    """The nodes below ``root`` whose gradient a live handle wants, in an order that the graph
+    decides.
+    """
     found: list[tuple[Node, TensorCore]] = []
     seen = {root}
     stack = [root]
@@ -322,19 +335,22 @@ def _start(tensor: TensorCore, gradient: Any) -> Node:
     root = node_of(tensor)
     if not root.tracked:
         raise GradientError(
-            f"[backward] the tensor {describe(root.shape, root.dtype)} does not depend on one that requires a "
+            f"[backward] the tensor {describe(root.shape, root.dtype)} does not depend on one that "
+            "requires a "
             "gradient, or was computed under lm.no_grad(); set requires_grad=True on the inputs"
         )
     if gradient is not None:
         node = as_node(gradient, root.dtype)
         if node.shape != root.shape:
             raise ShapeError(
-                f"[backward] a gradient of shape {node.shape} for a tensor of shape {root.shape}; they must agree"
+                f"[backward] a gradient of shape {node.shape} for a tensor of shape {root.shape}; "
+                "they must agree"
             )
         return node
     if any(size != 1 for size in root.shape):
         raise GradientError(
-            f"[backward] a tensor of shape {root.shape} is no single number, so its derivative is no gradient; "
+            f"[backward] a tensor of shape {root.shape} is no single number, so its derivative is "
+            "no gradient; "
             "reduce it, as in .sum(), or pass backward(gradient) of its shape"
         )
     return ops.full(1.0, root.shape, root.dtype)
@@ -361,6 +377,9 @@ def backward(
     """
     cotangent = _start(tensor, gradient)
     root = tensor.node
+    trace = current_trace()
+    if trace is not None:
+        trace.backward(root)
     pairs = _leaves(root)
     if inputs is not None:
         wanted = {id(handle) for handle in inputs}

@@ -1,9 +1,11 @@
 """Values from the host: NumPy arrays, Python numbers and nested lists as nodes that hold a buffer.
 
-Input: anything array-like. Output: a ``DATA`` node. Memory is shared only when asked for and possible
-(C-contiguous, aligned, native byte order); otherwise it is copied to memory of our own.
-Element types: a NumPy value keeps its own; Python floats become float32, integers int64, bools bool.
+Input: anything array-like. Output: a ``DATA`` node. Memory is shared only when asked for and
+possible (C-contiguous, aligned, native byte order); otherwise it is copied to memory of our own.
+Element types: a NumPy value keeps its own; Python floats become float32, integers int64, bools
+bool.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -67,14 +69,16 @@ def _check_nested(data: object, path: str = "") -> tuple[int, ...]:
         return tuple(np.shape(cast(Any, data)))
     if not isinstance(data, Sequence) or isinstance(data, str | bytes):
         raise DTypeError(
-            f"[tensor] {type(data).__name__} {data!r:.40} at data{path} is not a number; a tensor is made "
+            f"[tensor] {type(data).__name__} {data!r:.40} at data{path} is not a number; a tensor "
+            "is made "
             "of bools, integers and floats: give those, or an array of them"
         )
     shapes = [_check_nested(item, f"{path}[{i}]") for i, item in enumerate(data)]
     for position, shape in enumerate(shapes):
         if shape != shapes[0]:
             raise ShapeError(
-                f"[tensor] data{path}[0] has shape {shapes[0]} and data{path}[{position}] has shape {shape}; "
+                f"[tensor] data{path}[0] has shape {shapes[0]} and data{path}[{position}] has "
+                f"shape {shape}; "
                 "a tensor has no ragged rows: pad them to one length"
             )
     return (len(data), *(shapes[0] if shapes else ()))
@@ -96,7 +100,8 @@ def _python_array(data: object, dtype: DType | None) -> tuple[Array, DType]:
     except (ValueError, OverflowError):
         _check_nested(data)
         raise DTypeError(
-            "[tensor] the numbers do not fit one element type; give smaller ones, or an array with a dtype"
+            "[tensor] the numbers do not fit one element type; give smaller ones, or an array with "
+            "a dtype"
         ) from None
     if array.dtype.kind not in "biuf":
         _check_nested(data)
@@ -114,7 +119,8 @@ def _check_range(array: Array, dtype: DType) -> None:
     low, high = int(array.min()), int(array.max())
     if low < limits.min or high > limits.max:
         raise OptionError(
-            f"[tensor] {low if low < limits.min else high} does not fit {dtype.name}, whose range is "
+            f"[tensor] {low if low < limits.min else high} does not fit {dtype.name}, whose range "
+            "is "
             f"{limits.min} to {limits.max}; choose a wider dtype"
         )
 

@@ -1,9 +1,11 @@
 """Reading and assigning ``x[...]`` with NumPy's meaning, on values that are never aliased.
 
-``x[i] = v`` gives ``x`` a new value; other tensors made from ``x`` keep theirs. ``x.at[i].add(v)`` and its sisters return a
-new tensor, in which repeated indices accumulate (``x[i] += v`` counts a repeated index once, as in NumPy).
-Boolean masks are looked into, so their result has a known shape; assigning one number through a mask is not.
+``x[i] = v`` gives ``x`` a new value; other tensors made from ``x`` keep theirs. ``x.at[i].add(v)``
+and its sisters return a new tensor, in which repeated indices accumulate (``x[i] += v`` counts a
+repeated index once, as in NumPy). Boolean masks are looked into, so their result has a known shape;
+assigning one number through a mask is not.
 """
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal
@@ -61,7 +63,8 @@ def getitem(x: TensorLike, subscript: object) -> Tensor:
     """``x[subscript]``, with NumPy's meaning.
 
     Raises:
-        LamellaIndexError: for an integer or host array out of range, here; for a tensor of indices, when computed.
+        LamellaIndexError: for an integer or host array out of range, here; for a tensor of indices,
+            when computed.
 
     >>> getitem([[1, 2], [3, 4]], (slice(None), 0)).tolist()
     [1, 3]
@@ -78,7 +81,8 @@ def _fitted(value: Node, shape: Shape) -> Node:
     offset = len(shape) - value.ndim
     if offset < 0 or any(s not in (1, shape[a + offset]) for a, s in enumerate(value.shape)):
         raise ShapeError(
-            f"[assign] a value of shape {value.shape} does not broadcast to {shape}, the shape of the elements "
+            f"[assign] a value of shape {value.shape} does not broadcast to {shape}, the shape of "
+            "the elements "
             "assigned; reshape it, or assign to others"
         )
     return ops.broadcast_to(value, shape)
@@ -130,7 +134,9 @@ def assign(x: Node, subscript: object, value: TensorLike, mode: Mode = "set") ->
     order = _moved(len(shape), inner, found.front)
     updates = ops.permute(_fitted(new, shape), [order.index(axis) for axis in range(len(shape))])
     if mode == "multiply":
-        updates = ops.multiply(ops.gather_nd(region, found.arrays, found.axes, found.checked), updates)
+        updates = ops.multiply(
+            ops.gather_nd(region, found.arrays, found.axes, found.checked), updates
+        )
         mode = "set"
     region = ops.scatter_nd(region, found.arrays, found.axes, updates, mode, found.checked)
     return _put_back(x, region, found)

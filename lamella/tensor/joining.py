@@ -2,8 +2,10 @@
 
 Inputs of a join are promoted to one element type. ``dim`` is a synonym of ``axis``.
 """
+
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -64,7 +66,8 @@ def concat(tensors: Sequence[TensorLike], axis: int | None = 0) -> Tensor:
             s for i, s in enumerate(nodes[0].shape) if i != place
         ]:
             raise ShapeError(
-                f"[concat] tensor 0 has shape {nodes[0].shape} and tensor {position} {node.shape}: all axes but "
+                f"[concat] tensor 0 has shape {nodes[0].shape} and tensor {position} {node.shape}: "
+                "all axes but "
                 f"axis {place} must agree; reshape or pad one of them"
             )
     return wrap(nodes[0] if len(nodes) == 1 else ops.concatenate(nodes, place))
@@ -85,7 +88,8 @@ def stack(tensors: Sequence[TensorLike], axis: int = 0) -> Tensor:
     for position, node in enumerate(nodes):
         if node.shape != shape:
             raise ShapeError(
-                f"[stack] tensor 0 has shape {shape} and tensor {position} {node.shape}; stack needs equal shapes: "
+                f"[stack] tensor 0 has shape {shape} and tensor {position} {node.shape}; stack "
+                "needs equal shapes: "
                 "broadcast or pad them first"
             )
     place = axis_of("stack", axis, shape, new=1)
@@ -133,7 +137,8 @@ def _pieces(node: Node, axis: int, sizes: Sequence[int]) -> tuple[Tensor, ...]:
 
 @with_synonyms
 def split(x: TensorLike, sizes: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:
-    """Pieces of ``sizes`` elements along ``axis`` (an int: all of that size, the last perhaps smaller).
+    """Pieces of ``sizes`` elements along ``axis`` (an int: all of that size, the last perhaps
+    smaller).
 
     This is PyTorch's meaning; NumPy's, a number of sections, is :func:`array_split`.
 
@@ -155,7 +160,8 @@ def split(x: TensorLike, sizes: int | Sequence[int], axis: int = 0) -> tuple[Ten
         wanted = [int(size) for size in sizes]
         if sum(wanted) != extent or min(wanted, default=0) < 0:
             raise ShapeError(
-                f"[split] sizes {wanted} add up to {sum(wanted)}, but axis {place} of {node.shape} has {extent}; "
+                f"[split] sizes {wanted} add up to {sum(wanted)}, but axis {place} of {node.shape} "
+                f"has {extent}; "
                 "make them agree"
             )
     return _pieces(node, place, wanted)
@@ -176,10 +182,9 @@ def chunk(x: TensorLike, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
 
 
 @with_synonyms
-def array_split(
-    x: TensorLike, sections: int | Sequence[int], axis: int = 0
-) -> tuple[Tensor, ...]:
-    """``sections`` nearly equal pieces, or pieces between the given positions (NumPy's array_split).
+def array_split(x: TensorLike, sections: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:
+    """``sections`` nearly equal pieces, or pieces between the given positions (NumPy's
+    array_split).
 
     >>> [piece.tolist() for piece in array_split([1, 2, 3, 4, 5], 2)]
     [[1, 2, 3], [4, 5]]
@@ -194,7 +199,7 @@ def array_split(
         return _pieces(node, place, [each + 1] * more + [each] * (sections - more))
     marks = [0, *(slice(mark).indices(extent)[1] for mark in sections), extent]
     found = []
-    for start, stop in zip(marks[:-1], marks[1:], strict=True):
+    for start, stop in itertools.pairwise(marks):
         size = max(stop - start, 0)
         found.append(wrap(_cut(node, place, start if size else 0, size)))
     return tuple(found)
@@ -242,8 +247,8 @@ def repeat_interleave(
 ) -> Tensor:
     """Each element repeated ``repeats`` times (one number, or one per element) along ``axis``.
 
-    Without ``axis`` the flattened tensor is taken. As a function this is also ``repeat`` (array-API); the method
-    ``x.repeat(*sizes)`` is :func:`tile`, as in PyTorch.
+    Without ``axis`` the flattened tensor is taken. As a function this is also ``repeat``
+    (array-API); the method ``x.repeat(*sizes)`` is :func:`tile`, as in PyTorch.
 
     >>> repeat_interleave([1, 2], 2).tolist(), repeat_interleave([1, 2], [0, 3]).tolist()
     ([1, 1, 2, 2], [2, 2, 2])
@@ -263,10 +268,13 @@ def repeat_interleave(
     counts = np.asarray(repeats.numpy() if isinstance(repeats, TensorCore) else repeats)  # type: ignore[attr-defined]
     if counts.size not in (1, size) or counts.dtype.kind not in "iu" or (counts < 0).any():
         raise ShapeError(
-            f"[repeat] {counts.size} repeats for axis {place} of {node.shape}; give one whole number, or one for "
+            f"[repeat] {counts.size} repeats for axis {place} of {node.shape}; give one whole "
+            "number, or one for "
             "each element, none negative"
         )
-    source = np.repeat(np.arange(int(size)), counts.reshape(-1) if counts.size != 1 else int(counts.item()))
+    source = np.repeat(
+        np.arange(int(size)), counts.reshape(-1) if counts.size != 1 else int(counts.item())
+    )
     from lamella.tensor.searching import take_node
 
     return wrap(take_node(node, node_from_array(source.astype(np.int64)), place))
@@ -278,10 +286,14 @@ PadMode = Literal["constant", "reflect", "symmetric", "edge", "wrap"]
 _MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
 
 
-def _amounts(node: Node, width: int | Sequence[int] | Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+def _amounts(
+    node: Node, width: int | Sequence[int] | Sequence[Sequence[int]]
+) -> list[tuple[int, int]]:
     pairs = np.broadcast_to(np.asarray(width), (node.ndim, 2)).tolist()
     if pairs and min(min(pair) for pair in pairs) < 0:
-        raise ShapeError(f"[pad] amounts {width} are negative somewhere; slice the tensor to crop it")
+        raise ShapeError(
+            f"[pad] amounts {width} are negative somewhere; slice the tensor to crop it"
+        )
     return [(low, high) for low, high in pairs]
 
 

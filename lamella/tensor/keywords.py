@@ -1,8 +1,9 @@
 """Keyword names: PyTorch's synonyms (``dim``, ``keepdim``, ``input``, ``other``) and unknown ones.
 
-Input: a function. Output: the same function, which also takes the synonyms, and says which option was meant
-when a name is not known. Calls without keywords pay one dictionary test.
+Input: a function. Output: the same function, which also takes the synonyms, and says which option
+was meant when a name is not known. Calls without keywords pay one dictionary test.
 """
+
 from __future__ import annotations
 
 import functools
@@ -36,7 +37,8 @@ def with_synonyms(function: Function) -> Function:
     (0, True)
     >>> total(1, keepdms=True)
     Traceback (most recent call last):
-    lamella.errors.OptionError: [total] no option 'keepdms'; did you mean 'keepdims'? Known: axis, ...
+    lamella.errors.OptionError: [total] no option 'keepdms'; did you mean 'keepdims'? Known: axis,
+    ...
     """
     known = [
         p.name

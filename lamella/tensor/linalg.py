@@ -1,8 +1,9 @@
 """Products of vectors, matrices and more axes, and what is made of them.
 
-All products are contractions of one primitive: float16 and bfloat16 are summed in float32. Operands are promoted to one
-element type; bools are counted as int64.
+All products are contractions of one primitive: float16 and bfloat16 are summed in float32. Operands
+are promoted to one element type; bools are counted as int64.
 """
+
 from __future__ import annotations
 
 import math
@@ -50,7 +51,8 @@ def matmul(x: TensorLike, y: TensorLike, dtype: object = None) -> Tensor:
 
 
 def dot(x: TensorLike, y: TensorLike) -> Tensor:
-    """The sum of products of two vectors; of more axes, the last of ``x`` with the last but one of ``y``.
+    """The sum of products of two vectors; of more axes, the last of ``x`` with the last but one of
+    ``y``.
 
     >>> dot([1, 2], [3, 4]).item()
     11
@@ -106,7 +108,8 @@ def outer(x: TensorLike, y: TensorLike) -> Tensor:
 def tensordot(
     x: TensorLike, y: TensorLike, axis: int | Sequence[Sequence[int]] | Sequence[int] = 2
 ) -> Tensor:
-    """The sum of products over pairs of axes: the last ``axis`` of ``x`` with the first of ``y``, or the listed ones.
+    """The sum of products over pairs of axes: the last ``axis`` of ``x`` with the first of ``y``,
+    or the listed ones.
 
     ``axes`` is a synonym of ``axis``.
 
@@ -120,7 +123,9 @@ def tensordot(
     if isinstance(axis, int):
         first, second = list(range(a.ndim - axis, a.ndim)), list(range(axis))
         if axis > min(a.ndim, b.ndim):
-            raise ShapeError(f"[tensordot] {axis} axes of shapes {a.shape} and {b.shape}; use fewer")
+            raise ShapeError(
+                f"[tensordot] {axis} axes of shapes {a.shape} and {b.shape}; use fewer"
+            )
     else:
         lists = [list(part) if isinstance(part, Sequence) else [part] for part in axis]
         first = [axis_of("tensordot", each, a.shape) for each in lists[0]]
@@ -161,8 +166,13 @@ def cross(x: TensorLike, y: TensorLike, axis: int = -1) -> Tensor:
     from lamella.tensor.manipulation import roll
 
     a, b = _numbers("cross", x, y)
-    if a.shape[axis_of("cross", axis, a.shape)] != 3 or b.shape[axis_of("cross", axis, b.shape)] != 3:
-        raise ShapeError(f"[cross] shapes {a.shape} and {b.shape} along axis {axis}: both need 3 components")
+    if (
+        a.shape[axis_of("cross", axis, a.shape)] != 3
+        or b.shape[axis_of("cross", axis, b.shape)] != 3
+    ):
+        raise ShapeError(
+            f"[cross] shapes {a.shape} and {b.shape} along axis {axis}: both need 3 components"
+        )
     left, right = wrap(a), wrap(b)
     return (  # type: ignore[no-any-return]
         roll(left, -1, axis) * roll(right, 1, axis) - roll(left, 1, axis) * roll(right, -1, axis)
@@ -205,7 +215,8 @@ def matrix_power(x: TensorLike, n: int) -> Tensor:
     node = as_node(x)
     if n < 0 or node.ndim < 2 or node.shape[-1] != node.shape[-2]:
         raise ShapeError(
-            f"[matrix_power] shape {node.shape} to the power {n}: it takes square matrices and n >= 0; invert first"
+            f"[matrix_power] shape {node.shape} to the power {n}: it takes square matrices and n "
+            ">= 0; invert first"
         )
     size = node.shape[-2:]
     found = cast(ops.equal(ops.iota(size, 0, int64), ops.iota(size, 1, int64)), node.dtype)
@@ -237,9 +248,7 @@ def _norm_node(node: Node, order: float, axes: tuple[int, ...]) -> Node:
 
 
 @with_synonyms
-def vector_norm(
-    x: TensorLike, axis: Axes = None, keepdims: bool = False, ord: float = 2
-) -> Tensor:
+def vector_norm(x: TensorLike, axis: Axes = None, keepdims: bool = False, ord: float = 2) -> Tensor:
     """``(sum |x|**ord)**(1/ord)`` over ``axis``; ``ord`` may be 0 (nonzero elements) or ±inf.
 
     >>> vector_norm([3.0, 4.0]).item()

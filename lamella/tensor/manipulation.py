@@ -1,8 +1,10 @@
 """Shapes and order: functions that move elements and compute nothing.
 
-Results are values of their own: changing the source later changes none of them. Axes count from the back when
-negative; ``dim`` is a synonym of ``axis``. Joining, splitting and repeating are in ``joining``.
+Results are values of their own: changing the source later changes none of them. Axes count from the
+back when negative; ``dim`` is a synonym of ``axis``. Joining, splitting and repeating are in
+``joining``.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -21,10 +23,10 @@ if TYPE_CHECKING:
     from lamella.tensor.tensor import Tensor
 
 __all__ = [
-    "broadcast_arrays", "broadcast_shapes", "broadcast_tensors", "broadcast_to", "diag", "diagonal", "expand",
-    "expand_dims", "flatten", "flip", "fliplr", "flipud", "matrix_transpose", "moveaxis", "permute",
-    "permute_dims", "ravel", "reshape", "roll", "squeeze", "swapaxes", "transpose", "tril", "triu",
-    "unflatten", "unsqueeze", "view",
+    "broadcast_arrays", "broadcast_shapes", "broadcast_tensors", "broadcast_to", "diag",
+    "diagonal", "expand", "expand_dims", "flatten", "flip", "fliplr", "flipud",
+    "matrix_transpose", "moveaxis", "permute", "permute_dims", "ravel", "reshape", "roll",
+    "squeeze", "swapaxes", "transpose", "tril", "triu", "unflatten", "unsqueeze", "view",
 ]  # fmt: skip
 
 
@@ -77,7 +79,8 @@ def flatten(x: TensorLike, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     last = axis_of("flatten", end_dim, node.shape)
     if last < first:
         raise ShapeError(
-            f"[flatten] start_dim {start_dim} comes after end_dim {end_dim} in {node.shape}; swap them"
+            f"[flatten] start_dim {start_dim} comes after end_dim {end_dim} in {node.shape}; swap "
+            "them"
         )
     middle = product(node.shape[first : last + 1])
     return wrap(ops.reshape(node, (*node.shape[:first], middle, *node.shape[last + 1 :])))
@@ -100,7 +103,8 @@ def unflatten(x: TensorLike, dim: int, sizes: Sequence[int]) -> Tensor:
 
 @with_synonyms
 def squeeze(x: TensorLike, axis: Axes = None) -> Tensor:
-    """Without the axes of size 1: all, or those named. With one axis of another size, nothing changes.
+    """Without the axes of size 1: all, or those named. With one axis of another size, nothing
+    changes.
 
     Raises:
         ShapeError: if several axes are named and one is not of size 1.
@@ -114,7 +118,8 @@ def squeeze(x: TensorLike, axis: Axes = None) -> Tensor:
         for each in axes:
             if node.shape[each] != 1:
                 raise ShapeError(
-                    f"[squeeze] axis {each} of {node.shape} has size {node.shape[each]}, not 1; leave it out"
+                    f"[squeeze] axis {each} of {node.shape} has size {node.shape[each]}, not 1; "
+                    "leave it out"
                 )
     sizes = [s for i, s in enumerate(node.shape) if not (i in axes and s == 1)]
     return wrap(ops.reshape(node, tuple(sizes)))
@@ -174,8 +179,8 @@ def swapaxes(x: TensorLike, axis1: int, axis2: int) -> Tensor:
 
 
 def transpose(x: TensorLike, *axes: int | Sequence[int] | None) -> Tensor:
-    """Without axes, all in reverse order; with two integers, these two exchanged (PyTorch's meaning);
-    with a sequence or more integers, that order (NumPy's).
+    """Without axes, all in reverse order; with two integers, these two exchanged (PyTorch's
+    meaning); with a sequence or more integers, that order (NumPy's).
 
     >>> transpose([[[1, 2, 3]]]).shape, transpose([[[1, 2, 3]]], 1, 2).shape
     ((3, 1, 1), (1, 3, 1))
@@ -200,12 +205,15 @@ def matrix_transpose(x: TensorLike) -> Tensor:
     node = as_node(x)
     if node.ndim < 2:
         raise ShapeError(
-            f"[matrix_transpose] shape {node.shape} has {node.ndim} axes, and a matrix has two; add one with x[None]"
+            f"[matrix_transpose] shape {node.shape} has {node.ndim} axes, and a matrix has two; "
+            "add one with x[None]"
         )
     return wrap(ops.permute(node, (*range(node.ndim - 2), node.ndim - 1, node.ndim - 2)))
 
 
-def moveaxis(x: TensorLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
+def moveaxis(
+    x: TensorLike, source: int | Sequence[int], destination: int | Sequence[int]
+) -> Tensor:
     """Axes ``source`` moved to the places ``destination``; the others keep their order.
 
     >>> moveaxis([[[1, 2, 3]]], -1, 0).shape
@@ -216,7 +224,11 @@ def moveaxis(x: TensorLike, source: int | Sequence[int], destination: int | Sequ
         [axis_of("moveaxis", a, node.shape) for a in (v if isinstance(v, Sequence) else (v,))]
         for v in (source, destination)
     )
-    if len(sources) != len(places) or len(set(sources)) != len(sources) or len(set(places)) != len(places):
+    if (
+        len(sources) != len(places)
+        or len(set(sources)) != len(sources)
+        or len(set(places)) != len(places)
+    ):
         raise ShapeError(
             f"[moveaxis] source {source} and destination {destination} do not pair up; "
             "give as many different places as axes"
@@ -245,7 +257,8 @@ def common_shape(name: str, *shapes: Shape) -> Shape:
                 result[axis] = shape[axis]
             elif shape[axis] not in (1, result[axis]):
                 raise ShapeError(
-                    f"[{name}] shapes {' and '.join(map(str, shapes))} do not broadcast: {result[axis]} ≠ "
+                    f"[{name}] shapes {' and '.join(map(str, shapes))} do not broadcast: "
+                    f"{result[axis]} ≠ "
                     f"{shape[axis]} at axis {axis}, and neither is 1; reshape one of them"
                 )
     return tuple(result)
@@ -359,7 +372,8 @@ def _roll_node(node: Node, shift: int, axis: int) -> Node:
     size = node.shape[axis]
     if isinstance(size, Dim):
         raise ShapeError(
-            f"[roll] axis {axis} has the symbolic size {size}; roll needs a plain one: leave it out of dynamic=..."
+            f"[roll] axis {axis} has the symbolic size {size}; roll needs a plain one: leave it "
+            "out of dynamic=..."
         )
     by = shift % size if size else 0
     if by == 0:
@@ -411,7 +425,8 @@ def diag(x: TensorLike, k: int = 0) -> Tensor:
         return wrap(diagonal_node(node, k, 0, 1))
     if node.ndim != 1:
         raise ShapeError(
-            f"[diag] shape {node.shape} is neither a vector nor a matrix; use diagonal for more axes"
+            f"[diag] shape {node.shape} is neither a vector nor a matrix; use diagonal for more "
+            "axes"
         )
     if node.shape[0] == 0:
         return wrap(ops.full(0, (abs(k), abs(k)), node.dtype))

@@ -1,9 +1,12 @@
-"""From what a user passes to nodes: promotion, Python scalars as run-time arguments, fast recording.
+"""From what a user passes to nodes: promotion, Python scalars as run-time arguments, fast
+recording.
 
-Input: tensors, arrays, lists, Python numbers. Output: nodes of one element type, or a recorded tensor. Python
-scalars are weak (array-API): they take the tensor's type when it can hold their kind; NumPy scalars count
-as Python ones. A Python scalar becomes a ``SCALAR`` leaf, so that a program serves all its values.
+Input: tensors, arrays, lists, Python numbers. Output: nodes of one element type, or a recorded
+tensor. Python scalars are weak (array-API): they take the tensor's type when it can hold their
+kind; NumPy scalars count as Python ones. A Python scalar becomes a ``SCALAR`` leaf, so that a
+program serves all its values.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -75,7 +78,8 @@ def scalar_node(value: Scalar, dtype: DType, name: str = "scalar") -> Node:
 
 
 def as_node(x: TensorLike, dtype: DType | None = None) -> Node:
-    """The node of an operand; arrays and lists are copied, so that changing them later changes nothing.
+    """The node of an operand; arrays and lists are copied, so that changing them later changes
+    nothing.
 
     Args:
         x: a tensor or anything :func:`lamella.tensor` takes.
@@ -138,7 +142,9 @@ def pair(name: str, x: TensorLike, y: TensorLike) -> tuple[Node, Node]:
 
 
 def unary(op: Primitive, builder: Builder, x: TensorLike) -> Tensor:
-    """Record a floating-point function of one operand; integers are cast to the default float first."""
+    """Record a floating-point function of one operand; integers are cast to the default float
+    first.
+    """
     if not traces and isinstance(x, TensorCore):
         source = x.node
         if source.dtype.kind == "f":
@@ -150,7 +156,8 @@ def unary(op: Primitive, builder: Builder, x: TensorLike) -> Tensor:
 
 
 def arithmetic(op: Primitive, builder: Builder, x: TensorLike, y: TensorLike) -> Tensor:
-    """Record arithmetic on two operands; the fast path is equal shapes and types, or a Python number.
+    """Record arithmetic on two operands; the fast path is equal shapes and types, or a Python
+    number.
 
     Of bools, sums and products are logical or and and, as in NumPy.
     """
@@ -193,7 +200,9 @@ def compare(op: Primitive, builder: Builder, x: TensorLike, y: TensorLike) -> Te
 
 
 def count_node(sizes: Sequence[Size], dtype: DType) -> Node:
-    """The product of sizes as a 0-d node: a run-time argument, or a computed count for symbolic sizes."""
+    """The product of sizes as a 0-d node: a run-time argument, or a computed count for symbolic
+    sizes.
+    """
     total: int = 1
     symbolic: list[Size] = []
     for size in sizes:

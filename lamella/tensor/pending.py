@@ -4,13 +4,17 @@ Input: handles noted as operations are recorded. Output: their nodes hold values
 Looking at any value computes every live pending handle together, so a training step is one program.
 A loop that never looks flushes by itself: past ``config.flush`` noted handles (0: never), as soon
 as an operation is recorded where the first one after the last flush was, or where the one was that
-passed the limit (so that every flush of a loop has one structure); at four times that number, anywhere.
+passed the limit (so that every flush of a loop has one structure); at four times that number,
+anywhere.
 
-Traces: while a transformation runs a user's function, it registers a :class:`Trace` for its thread. Every
-recording function tells it which handles are read and rebound; nothing recorded meanwhile is noted.
+Traces: while a transformation runs a user's function, it registers a :class:`Trace` for its thread.
+Every recording function tells it which handles are read and rebound; nothing recorded meanwhile is
+noted.
 
-Invariant: ``noted`` holds weak references only, so a value nobody holds is never computed for its own sake.
+Invariant: ``noted`` holds weak references only, so a value nobody holds is never computed for its
+own sake.
 """
+
 from __future__ import annotations
 
 import sys
@@ -42,7 +46,9 @@ Site = tuple[tuple[object, int], ...]
 
 
 class Trace(Protocol):
-    """What a transformation learns while it runs a user's function. Each call comes before the act."""
+    """What a transformation learns while it runs a user's function. Each call comes before the
+    act.
+    """
 
     def touch(self, tensor: TensorCore) -> None:
         """An operation is about to read ``tensor.node`` (the trace may replace it first)."""
@@ -51,10 +57,14 @@ class Trace(Protocol):
         """``tensor.node`` is about to be replaced, as by ``x += 1``."""
 
     def created(self, tensor: TensorCore) -> None:
-        """``tensor`` is a new handle on the result of an operation (called once its node is set)."""
+        """``tensor`` is a new handle on the result of an operation (called once its node is
+        set).
+        """
 
     def value(self, tensor: TensorCore) -> None:
-        """The value of ``tensor`` is about to be looked at; raise TraceError where that is unfaithful."""
+        """The value of ``tensor`` is about to be looked at; raise TraceError where that is
+        unfaithful.
+        """
 
     def read_grad(self, tensor: TensorCore) -> None:
         """``tensor.grad`` is about to be read."""
@@ -62,12 +72,17 @@ class Trace(Protocol):
     def write_grad(self, tensor: TensorCore) -> None:
         """``tensor.grad`` is about to be set or accumulated into."""
 
+    def backward(self, root: Node) -> None:
+        """``backward()`` is about to walk down from ``root``."""
+
 
 traces: Final[dict[int, Trace]] = {}  # by thread; empty almost always, which is the fast path
 noted: Final[list[ref[TensorCore]]] = []
 _lock: Final = threading.RLock()
 _limit = 0  # number of noted handles at which the recording site is looked at
-_sites: list[Site] = []  # of the first operation after the last flush, and of the one past the limit
+_sites: list[
+    Site
+] = []  # of the first operation after the last flush, and of the one past the limit
 evaluator: Callable[[Sequence[Node]], None] | None = None
 
 
@@ -93,7 +108,9 @@ def note(tensor: TensorCore) -> None:
 
 
 def _recording_site() -> Site:
-    """The stack of the recording operation, from the first frame outside the package outwards and inwards."""
+    """The stack of the recording operation, from the first frame outside the package outwards and
+    inwards.
+    """
     frame: FrameType | None = sys._getframe(3)
     found: list[tuple[object, int]] = []
     while frame is not None and len(found) < _DEPTH:
@@ -108,7 +125,9 @@ def soft_limit() -> int:
 
 
 def _consider() -> None:
-    """Called by an operation that finds ``_limit`` passed: the first after a flush, or any when there is much."""
+    """Called by an operation that finds ``_limit`` passed: the first after a flush, or any when
+    there is much.
+    """
     global _limit
     site = _recording_site()
     if _limit == 0:
@@ -141,8 +160,10 @@ def _evaluate(nodes: Sequence[Node]) -> None:
 def _refuse_traced(node: Node, looked_at: str) -> None:
     if placeholder_in(node):
         raise TraceError(
-            f"[{looked_at}] the value of a {node.dtype.name}{list(node.shape)} tensor was looked at inside a "
-            "function being transformed (jit, vmap), where it has no value yet; use lm.where, lm.cond or "
+            f"[{looked_at}] the value of a {node.dtype.name}{list(node.shape)} tensor was looked "
+            "at inside a "
+            "function being transformed (jit, vmap), where it has no value yet; use lm.where, "
+            "lm.cond or "
             "lm.while_loop instead of Python branches on it, or return it and look at it outside"
         )
 
@@ -164,8 +185,9 @@ def compute(nodes: Sequence[Node], looked_at: str = "value") -> None:
 def flush(node: Node | None = None, looked_at: str = "value") -> None:
     """Compute every live pending handle, and ``node``, together.
 
-    When the joint program fails (an index out of range, no memory) each node is computed by itself, so that
-    only what depends on the fault raises: ``node``'s own error, or the first one if no node is given.
+    When the joint program fails (an index out of range, no memory) each node is computed by itself,
+    so that only what depends on the fault raises: ``node``'s own error, or the first one if no node
+    is given.
     """
     if node is not None and current_trace() is not None:
         compute([node], looked_at)

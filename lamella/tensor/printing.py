@@ -1,4 +1,7 @@
-"""Text of tensors: ``str`` as NumPy prints arrays, ``repr`` with the type; large ones summarised."""
+"""Text of tensors: ``str`` as NumPy prints arrays, ``repr`` with the type; large ones
+summarised.
+"""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -15,11 +18,13 @@ __all__ = ["tensor_repr", "tensor_str"]
 
 
 def _traced(tensor: TensorCore) -> bool:
-    """Whether the tensor has no value yet, inside a function being transformed (or left over from one)."""
+    """Whether the tensor has no value yet, inside a function being transformed (or left over from
+    one).
+    """
     node = tensor.node
-    return node.value is None and (current_trace() is not None or node.op.name == "placeholder") and (
-        placeholder_in(node)
-    )  # fmt: skip
+    if node.value is not None:
+        return False
+    return (current_trace() is not None or node.op.name == "placeholder") and placeholder_in(node)
 
 
 def _printable(tensor: TensorCore) -> Array:

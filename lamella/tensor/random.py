@@ -1,10 +1,12 @@
 """Random numbers: the same stream on every machine and for any number of threads.
 
-Two ways: an explicit ``key`` (made by :func:`key`, multiplied by :func:`split`), or the implicit generator that
-:func:`manual_seed` seeds. Bits come from the counter-based Threefry-2x32 cipher (Salmon et al., "Parallel random
-numbers: as easy as 1, 2, 3", 2011). The implicit generator's state is two tensors, a key and a counter of elements
-drawn, so that a jitted function finds it as state like any other.
+Two ways: an explicit ``key`` (made by :func:`key`, multiplied by :func:`split`), or the implicit
+generator that :func:`manual_seed` seeds. Bits come from the counter-based Threefry-2x32 cipher
+(Salmon et al., "Parallel random
+numbers: as easy as 1, 2, 3", 2011). The implicit generator's state is two tensors, a key and a
+counter of elements drawn, so that a jitted function finds it as state like any other.
 """
+
 from __future__ import annotations
 
 import math
@@ -114,7 +116,8 @@ def _key_node(value: TensorLike) -> Node:
     node = as_node(value)
     if node.shape != (2,) or node.dtype is not uint32:
         raise ShapeError(
-            f"[random] a key is uint32[2], not {node.dtype.name}{list(node.shape)}; make it with lm.random.key(seed)"
+            f"[random] a key is uint32[2], not {node.dtype.name}{list(node.shape)}; make it with "
+            "lm.random.key(seed)"
         )
     return node
 
@@ -204,9 +207,7 @@ def _normal_node(source: Source, shape: Shape, work: DType) -> Node:
     if work is float64:
         both = _unit(source, (2, *shape), float64)
         rest = [0] * len(shape)
-        u, v = (
-            ops.reshape(ops.slice(both, (i, *rest), (1, *shape)), shape) for i in (0, 1)
-        )
+        u, v = (ops.reshape(ops.slice(both, (i, *rest), (1, *shape)), shape) for i in (0, 1))
         u = ops.subtract(ops.constant(1.0, float64), u)  # in (0, 1]
     else:
         bits = _bits(source, shape, uint64)
@@ -248,8 +249,8 @@ def truncated_normal(
     dtype: object = None,
     key: Source = None,
 ) -> Tensor:
-    """Normal numbers cut off at ``low`` and ``high`` standard deviations: quantiles of uniform numbers, interpolated
-    in a table of 4097.
+    """Normal numbers cut off at ``low`` and ``high`` standard deviations: quantiles of uniform
+    numbers, interpolated in a table of 4097.
 
     >>> bool((abs(truncated_normal((50,), key=globals()["key"](0)).numpy()) <= 2).all())
     True
@@ -303,7 +304,8 @@ def randint(
     start, stop = (0, low) if high is None else (low, high)
     if not start < stop or stop - start > 2**32 or not kind.is_integer:
         raise OptionError(
-            f"[randint] integers of type {kind.name} in [{start}, {stop}): the interval must hold 1 to 2**32 "
+            f"[randint] integers of type {kind.name} in [{start}, {stop}): the interval must hold "
+            "1 to 2**32 "
             "numbers, the type be an integer one; change them"
         )
     bits = _bits(key, shape_of("randint", shape), uint64)
@@ -362,8 +364,8 @@ def gumbel(shape: Any = (), dtype: object = None, key: Source = None) -> Tensor:
 def categorical(
     logits: TensorLike, shape: Any = None, axis: int = -1, key: Source = None
 ) -> Tensor:
-    """Positions along ``axis``, each with probability proportional to ``exp(logits)``: the largest of logits plus
-    Gumbel noise. ``shape`` adds leading axes of independent draws.
+    """Positions along ``axis``, each with probability proportional to ``exp(logits)``: the largest
+    of logits plus Gumbel noise. ``shape`` adds leading axes of independent draws.
 
     >>> categorical([-1e9, 0.0, -1e9], (4,)).tolist()
     [1, 1, 1, 1]
@@ -429,7 +431,8 @@ def choice(
     if not replace:
         if p is not None or count > total:
             raise OptionError(
-                f"[choice] {count} of {total} without replacement: p must be None and the shape no larger; "
+                f"[choice] {count} of {total} without replacement: p must be None and the shape no "
+                "larger; "
                 "use replace=True"
             )
         order = as_node(permutation(total, key=key))

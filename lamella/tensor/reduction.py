@@ -1,9 +1,11 @@
 """Reductions over axes, and running sums, products and extremes along one.
 
-Every function takes ``axis`` (an int, several, or None for all; ``dim`` is a synonym) and, where the axis goes
-away, ``keepdims`` (``keepdim``), which leaves it with size 1. float16 and bfloat16 accumulate in float32.
-Sums run in a fixed order, so that results do not depend on the number of threads.
+Every function takes ``axis`` (an int, several, or None for all; ``dim`` is a synonym) and, where
+the axis goes away, ``keepdims`` (``keepdim``), which leaves it with size 1. float16 and bfloat16
+accumulate in float32. Sums run in a fixed order, so that results do not depend on the number of
+threads.
 """
+
 from __future__ import annotations
 
 import math
@@ -25,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "cummax", "cummin",
-    "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "logsumexp", "max", "mean", "median", "min", "prod", "quantile", "std", "sum",
-    "var",
+    "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "logsumexp", "max", "mean",
+    "median", "min", "prod", "quantile", "std", "sum", "var",
 ]  # fmt: skip
 
 
@@ -107,8 +109,8 @@ def var(
 ) -> Tensor:
     """The variance ``sum((x - mean)²) / (n - correction)`` over ``axis``, in two passes.
 
-    ``correction`` is 0 by default, as in the array-API standard; ``unbiased=True`` or ``correction=1`` is PyTorch's
-    default.
+    ``correction`` is 0 by default, as in the array-API standard; ``unbiased=True`` or
+    ``correction=1`` is PyTorch's default.
 
     >>> var([1.0, 2.0, 3.0, 4.0]).item()
     1.25
@@ -234,7 +236,8 @@ def _position(
 
 @with_synonyms
 def argmax(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """The position of the first largest element along ``axis`` (None: in the flattened tensor), int64.
+    """The position of the first largest element along ``axis`` (None: in the flattened tensor),
+    int64.
 
     >>> argmax([[1, 5], [7, 2]], axis=1).tolist()
     [1, 0]
@@ -244,7 +247,8 @@ def argmax(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Te
 
 @with_synonyms
 def argmin(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """The position of the first smallest element along ``axis`` (None: in the flattened tensor), int64.
+    """The position of the first smallest element along ``axis`` (None: in the flattened tensor),
+    int64.
 
     >>> argmin([[1, 5], [7, 2]], axis=1).tolist()
     [0, 1]
@@ -282,10 +286,9 @@ def median(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Te
 
 
 @with_synonyms
-def quantile(
-    x: TensorLike, q: float, axis: int | None = None, keepdims: bool = False
-) -> Tensor:
-    """The element below which a fraction ``q`` (in [0, 1]) of those along ``axis`` lies, interpolated linearly.
+def quantile(x: TensorLike, q: float, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """The element below which a fraction ``q`` (in [0, 1]) of those along ``axis`` lies,
+    interpolated linearly.
 
     >>> quantile([0.0, 1.0, 2.0, 3.0], 0.5).item()
     1.5
@@ -299,7 +302,8 @@ def quantile(
     last = int(ordered.shape[place]) - 1
     if last < 0 or not 0 <= q <= 1:
         raise ShapeError(
-            f"[quantile] q = {q} of {last + 1} elements: q lies in [0, 1] and there must be an element; "
+            f"[quantile] q = {q} of {last + 1} elements: q lies in [0, 1] and there must be an "
+            "element; "
             "check both"
         )
     below = math.floor(q * last)
@@ -385,7 +389,8 @@ def cumulative_sum(
 def cumulative_prod(
     x: TensorLike, axis: int | None = None, dtype: object = None, include_initial: bool = False
 ) -> Tensor:
-    """The running product along ``axis`` (array-API's name); ``include_initial`` puts a 1 before it.
+    """The running product along ``axis`` (array-API's name); ``include_initial`` puts a 1 before
+    it.
 
     >>> cumulative_prod([1, 2, 3]).tolist()
     [1, 2, 6]

@@ -1,7 +1,9 @@
 """Sorting, choosing by position, and what depends on the values themselves (nonzero, unique).
 
-The last kind looks at its argument, because the shape of its result depends on it; the others are recorded.
+The last kind looks at its argument, because the shape of its result depends on it; the others are
+recorded.
 """
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -24,8 +26,9 @@ if TYPE_CHECKING:
     from lamella.tensor.tensor import Tensor
 
 __all__ = [
-    "argsort", "bincount", "gather", "nonzero", "one_hot", "put_along_axis", "scatter", "scatter_add",
-    "searchsorted", "sort", "take", "take_along_axis", "topk", "unique", "unique_values",
+    "argsort", "bincount", "gather", "nonzero", "one_hot", "put_along_axis", "scatter",
+    "scatter_add", "searchsorted", "sort", "take", "take_along_axis", "topk", "unique",
+    "unique_values",
 ]  # fmt: skip
 
 
@@ -82,7 +85,8 @@ def topk(x: TensorLike, k: int, axis: int = -1, largest: bool = True) -> Sorted:
     place = axis_of("topk", axis, node.shape)
     if not 0 <= k <= int(node.shape[place]):
         raise ShapeError(
-            f"[topk] k = {k} of axis {place} of {node.shape}, which has {node.shape[place]} elements; "
+            f"[topk] k = {k} of axis {place} of {node.shape}, which has {node.shape[place]} "
+            "elements; "
             "choose a smaller k"
         )
     values, indices = ops.topk(node, k, place, largest)
@@ -96,7 +100,8 @@ def searchsorted(
     side: Literal["left", "right"] = "left",
     right: bool = False,
 ) -> Tensor:
-    """Where to put ``values`` in an ascending vector so that it stays ascending: binary search, int64.
+    """Where to put ``values`` in an ascending vector so that it stays ascending: binary search,
+    int64.
 
     ``side`` "left" puts before equal elements, "right" (or ``right=True``) after them.
 
@@ -155,7 +160,9 @@ def take_along_axis(x: TensorLike, indices: TensorLike, axis: int = -1) -> Tenso
     [[20], [30]]
     """
     node = as_node(x)
-    return wrap(ops.take_along_axis(node, as_node(indices), axis_of("take_along_axis", axis, node.shape)))
+    return wrap(
+        ops.take_along_axis(node, as_node(indices), axis_of("take_along_axis", axis, node.shape))
+    )
 
 
 def gather(x: TensorLike, dim: int, index: TensorLike) -> Tensor:
@@ -239,8 +246,8 @@ def unique(
 ) -> Any:
     """The distinct elements (or slices along ``axis``) in ascending order; looks at the values.
 
-    With ``return_inverse`` / ``return_counts`` a tuple that also has the position of each element in the result and
-    how often each occurs.
+    With ``return_inverse`` / ``return_counts`` a tuple that also has the position of each element
+    in the result and how often each occurs.
 
     >>> unique([3, 1, 3]).tolist()
     [1, 3]

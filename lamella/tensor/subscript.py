@@ -1,12 +1,14 @@
 """Subscripts: what ``x[...]`` names, worked out once for reading and assigning.
 
-Input: a subscript (ints, slices, None, Ellipsis, integer and boolean arrays, in any mixture) and a shape.
-Output: a :class:`Subscript`: a region (a start, size and stride per axis), the axes that index arrays choose
-from, and the shape of the result, all as in NumPy.
+Input: a subscript (ints, slices, None, Ellipsis, integer and boolean arrays, in any mixture) and a
+shape.
+Output: a :class:`Subscript`: a region (a start, size and stride per axis), the axes that index
+arrays choose from, and the shape of the result, all as in NumPy.
 
-Integers and explicit slice starts become run-time arguments, so that ``x[i]`` in a loop compiles once. What is
-known when recording is checked when recording: integers, host arrays, masks' shapes.
+Integers and explicit slice starts become run-time arguments, so that ``x[i]`` in a loop compiles
+once. What is known when recording is checked when recording: integers, host arrays, masks' shapes.
 """
+
 from __future__ import annotations
 
 import operator
@@ -36,9 +38,9 @@ Region = tuple[Start, Size, int]
 class Subscript:
     """A subscript applied to a shape.
 
-    The region has one entry per axis of the tensor. ``shape`` is the region's, reshaped: integers dropped,
-    new axes put in, the axes of index arrays whole; ``axes`` are the places of those in it. ``front`` is the place of
-    the broadcast axes of the index arrays in the result.
+    The region has one entry per axis of the tensor. ``shape`` is the region's, reshaped: integers
+    dropped, new axes put in, the axes of index arrays whole; ``axes`` are the places of those in
+    it. ``front`` is the place of the broadcast axes of the index arrays in the result.
     """
 
     starts: list[Start] = field(default_factory=list)
@@ -49,7 +51,9 @@ class Subscript:
     shape: list[Size] = field(default_factory=list)
     axes: list[int] = field(default_factory=list)
     arrays: list[Node] = field(default_factory=list)
-    checked: list[bool] = field(default_factory=list)  # whether to check the array when it is computed
+    checked: list[bool] = field(
+        default_factory=list
+    )  # whether to check the array when it is computed
     front: int = 0
 
     def result_shape(self) -> Shape:
@@ -126,7 +130,8 @@ def _sliced_symbolic(
         if not isinstance(length, int) or length >= 0:
             return 0 if start is None else _start(first), length, step
     raise ShapeError(
-        f"[index] slice {start}:{stop}:{step} of axis {axis}, whose size {size} is known only when the program "
+        f"[index] slice {start}:{stop}:{step} of axis {axis}, whose size {size} is known only when "
+        "the program "
         "runs; use bounds counted from one end, or leave the axis out of dynamic=..."
     )
 
@@ -162,14 +167,16 @@ def _classify(entry: Any) -> Any:
         if node.dtype.is_integer:
             return entry
         raise DTypeError(
-            f"[index] a {node.dtype.name} tensor is no index; cast it to int64, or compare it to make a mask"
+            f"[index] a {node.dtype.name} tensor is no index; cast it to int64, or compare it to "
+            "make a mask"
         )
     array = np.asarray(entry)
     if array.size == 0 and not isinstance(entry, np.ndarray):
         array = array.astype(np.int64)
     if array.dtype.kind not in "biu":
         raise DTypeError(
-            f"[index] {type(entry).__name__} {str(entry):.40} is no index; use integers, slices, None, ..., "
+            f"[index] {type(entry).__name__} {entry!s:.40} is no index; use integers, slices, "
+            "None, ..., "
             "integer arrays or boolean masks"
         )
     return int(array) if array.ndim == 0 and array.dtype.kind != "b" else array
@@ -190,10 +197,13 @@ def _complete(entries: list[Any], shape: Shape) -> list[Any]:
     dots = [i for i, entry in enumerate(entries) if entry is Ellipsis]
     taken = sum(_axes_taken(entry) for entry in entries)
     if len(dots) > 1:
-        raise LamellaIndexError("[index] more than one ellipsis (...); its place is ambiguous: use one")
+        raise LamellaIndexError(
+            "[index] more than one ellipsis (...); its place is ambiguous: use one"
+        )
     if taken > len(shape):
         raise LamellaIndexError(
-            f"[index] {taken} indices for shape {shape}, which has {len(shape)} axes; use at most that many"
+            f"[index] {taken} indices for shape {shape}, which has {len(shape)} axes; use at most "
+            "that many"
         )
     place = dots[0] if dots else len(entries)
     return [*entries[:place], *[slice(None)] * (len(shape) - taken), *entries[place + 1 :]]
@@ -218,7 +228,11 @@ def is_single_mask(subscript: object, shape: Shape) -> bool:
         subscript = subscript[0]
     if isinstance(subscript, TensorCore):
         mask_shape: Shape = subscript.shape
-        return subscript.dtype is bool_ and 0 < len(mask_shape) and shape[: len(mask_shape)] == mask_shape
+        return (
+            subscript.dtype is bool_
+            and len(mask_shape) > 0
+            and shape[: len(mask_shape)] == mask_shape
+        )
     if isinstance(subscript, np.ndarray) and subscript.dtype == np.bool_ and subscript.ndim:
         return shape[: subscript.ndim] == subscript.shape
     return False
@@ -230,7 +244,8 @@ def parse(subscript: object, shape: Shape) -> Subscript:
 
     Raises:
         LamellaIndexError: for integers out of range, too many indices, masks that do not fit.
-        DTypeError: for something that is no index. ShapeError: for index arrays that do not broadcast.
+        DTypeError: for something that is no index. ShapeError: for index arrays that do not
+            broadcast.
 
     >>> parse((slice(None), 1), (4, 3)).result_shape()
     (4,)
@@ -292,7 +307,9 @@ def _add_array(found: Subscript, array: Node, checked: bool, size: Size) -> None
 
 
 def _place_front(found: Subscript, marks: Sequence[str]) -> None:
-    """Where the arrays' axes go: in their place if they (and integers) stand together, else in front."""
+    """Where the arrays' axes go: in their place if they (and integers) stand together, else in
+    front.
+    """
     if not found.arrays:
         return
     if len(found.arrays) > 1:

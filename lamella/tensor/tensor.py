@@ -1,9 +1,10 @@
 """``lamella.Tensor``: the functions of this package as methods, operators, and looking at values.
 
-Methods are the functions of the same name with the tensor as first argument, so each is documented once. Values
-are computed when looked at (``print``, ``float``, ``numpy``, comparison in ``if``); in-place operations rebind the handle
-and never change another tensor.
+Methods are the functions of the same name with the tensor as first argument, so each is documented
+once. Values are computed when looked at (``print``, ``float``, ``numpy``, comparison in ``if``);
+in-place operations rebind the handle and never change another tensor.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -42,7 +43,8 @@ def _inplace(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         old = self.node
         if new.shape != old.shape:
             raise ShapeError(
-                f"[{name}] in place, shape {old.shape} would become {new.shape}; write x = x ... instead"
+                f"[{name}] in place, shape {old.shape} would become {new.shape}; write x = x ... "
+                "instead"
             )
         if new.dtype is not old.dtype:
             if promote(old.dtype, new.dtype).kind != old.dtype.kind:
@@ -55,7 +57,9 @@ def _inplace(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         return self
 
     method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"``{function.__name__}`` in place: the tensor stands for the result from now on."
+    method.__doc__ = (
+        f"``{function.__name__}`` in place: the tensor stands for the result from now on."
+    )
     return method
 
 
@@ -104,8 +108,8 @@ def _where_method(self: Tensor, condition: TensorLike, other: TensorLike) -> Ten
 class Tensor(TensorValues):
     """An n-dimensional array of one element type that remembers how it was computed.
 
-    Made by :func:`lamella.tensor`, :func:`lamella.asarray`, :func:`lamella.zeros` and operations. Recording an operation
-    checks shapes and types; its value is computed when it is looked at.
+    Made by :func:`lamella.tensor`, :func:`lamella.asarray`, :func:`lamella.zeros` and operations.
+    Recording an operation checks shapes and types; its value is computed when it is looked at.
     """
 
     __slots__ = ()
@@ -113,7 +117,9 @@ class Tensor(TensorValues):
     __array_priority__ = 1000
     __hash__ = object.__hash__
 
-    def __init__(self, data: TensorLike = (), dtype: object = None, requires_grad: bool = False) -> None:
+    def __init__(
+        self, data: TensorLike = (), dtype: object = None, requires_grad: bool = False
+    ) -> None:
         """A tensor with a copy of ``data``; see :func:`lamella.tensor`."""
         from lamella.tensor.creation import tensor
 
@@ -215,7 +221,9 @@ class Tensor(TensorValues):
 
     @property
     def data(self) -> Tensor:
-        """The value without its history; changing it in place (``p.data.copy_(w)``) changes the tensor."""
+        """The value without its history; changing it in place (``p.data.copy_(w)``) changes the
+        tensor.
+        """
         view = object.__new__(_Data)
         view.node = _gradient.detached_node(node_of(self))
         view._leaf = None

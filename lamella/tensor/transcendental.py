@@ -1,8 +1,9 @@
 """Functions of one real variable, applied at every element.
 
-Each takes a tensor (or anything :func:`lamella.asarray` takes) and returns one of the same shape and
-floating-point type; integers and bools are cast to float32 first. Derivatives are recorded.
+Each takes a tensor (or anything :func:`lamella.asarray` takes) and returns one of the same shape
+and floating-point type; integers and bools are cast to float32 first. Derivatives are recorded.
 """
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final

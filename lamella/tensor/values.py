@@ -1,8 +1,10 @@
 """The part of :class:`lamella.Tensor` that leaves the graph: values, conversions, copies, exchange.
 
-Looking at a value (``print``, ``float``, ``numpy``, ``if``) computes everything pending. Arrays that come out are read-only and
-share the tensor's memory; NumPy, PyTorch and others that speak DLPack take tensors without a copy.
+Looking at a value (``print``, ``float``, ``numpy``, ``if``) computes everything pending. Arrays
+that come out are read-only and share the tensor's memory; NumPy, PyTorch and others that speak
+DLPack take tensors without a copy.
 """
+
 from __future__ import annotations
 
 import builtins
@@ -53,7 +55,8 @@ class TensorValues(TensorCore):
         array = value_of(self, "item")
         if array.size != 1:
             raise ShapeError(
-                f"[item] shape {array.shape} has {array.size} elements, and a number is one; index it or reduce it"
+                f"[item] shape {array.shape} has {array.size} elements, and a number is one; index "
+                "it or reduce it"
             )
         value = array.reshape(()).item()
         return float(value) if self.node.dtype.kind == "f" else value
@@ -78,7 +81,8 @@ class TensorValues(TensorCore):
         array = value_of(self, "if / bool()")
         if array.size != 1:
             raise ShapeError(
-                f"[bool] the truth of shape {array.shape} is ambiguous: it has {array.size} elements; "
+                f"[bool] the truth of shape {array.shape} is ambiguous: it has {array.size} "
+                "elements; "
                 "use .any() or .all()"
             )
         return bool(array.reshape(()))
@@ -86,7 +90,8 @@ class TensorValues(TensorCore):
     def __index__(self) -> builtins.int:
         if self.node.dtype.kind not in "iu" or self.node.shape != ():
             raise DTypeError(
-                f"[index] a {self.node.dtype.name} tensor of shape {self.node.shape} is no whole number; only "
+                f"[index] a {self.node.dtype.name} tensor of shape {self.node.shape} is no whole "
+                "number; only "
                 "0-d integer tensors are"
             )
         return int(self.item())
@@ -174,7 +179,13 @@ class TensorValues(TensorCore):
                 continue  # non_blocking, copy
             if isinstance(arg, TensorCore):
                 found = astype(found, arg.dtype)
-            elif isinstance(arg, str) and arg.split(":")[0] in ("cpu", "cuda", "gpu", "mps", "meta"):
+            elif isinstance(arg, str) and arg.split(":")[0] in (
+                "cpu",
+                "cuda",
+                "gpu",
+                "mps",
+                "meta",
+            ):
                 if arg.split(":")[0] != "cpu":
                     raise OptionError(f"[to] there is no device {arg!r} here; known devices: cpu")
             else:

@@ -1,5 +1,7 @@
 """One test per kind of mistake: raised at the call, of the expected kind, in the form
-``[op] what (shapes, dtypes), why; how to fix it``."""
+``[op] what (shapes, dtypes), why; how to fix it``.
+"""
+
 from __future__ import annotations
 
 import re
@@ -39,8 +41,18 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("an object", lambda: lm.tensor(object()), TypeError, r"\[tensor\]"),
     ("complex numbers", lambda: lm.asarray(np.ones(2, complex)), TypeError, r"\[dtype\]"),
     ("a dtype that is none", lambda: lm.zeros(2, dtype="flot32"), TypeError, r"\[dtype\].*float32"),
-    ("signed with uint64", lambda: lm.ones(2, dtype="int8") + lm.ones(2, dtype="uint64"), TypeError, r"\[promote\]"),
-    ("a scalar too large", lambda: lm.ones(2, dtype="uint8") + 300, ValueError, r"\[add\] 300.*uint8"),
+    (
+        "signed with uint64",
+        lambda: lm.ones(2, dtype="int8") + lm.ones(2, dtype="uint64"),
+        TypeError,
+        r"\[promote\]",
+    ),
+    (
+        "a scalar too large",
+        lambda: lm.ones(2, dtype="uint8") + 300,
+        ValueError,
+        r"\[add\] 300.*uint8",
+    ),
     ("a number too large", lambda: lm.tensor([300], dtype="int8"), ValueError, r"\[tensor\] 300"),
     ("bits of floats", lambda: A & 1.5, TypeError, r"\[bitwise_and\]"),
     ("difference of bools", lambda: (A > 0) - (A > 0), TypeError, r"\[subtract\]"),
@@ -49,15 +61,30 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("too many indices", lambda: A[0, 0, 0], IndexError, r"\[index\] 3 indices"),
     ("index of a wrong type", lambda: A[0.5], TypeError, r"\[index\]"),
     ("mask", lambda: A[np.array([True])], IndexError, r"\[index\].*mask"),
-    ("assignment", lambda: A.clone().__setitem__(0, lm.ones(4)), ValueError, r"\[assign\].*\(4,\).*\(3,\)"),
+    (
+        "assignment",
+        lambda: A.clone().__setitem__(0, lm.ones(4)),
+        ValueError,
+        r"\[assign\].*\(4,\).*\(3,\)",
+    ),
     ("truth of many", lambda: bool(A > 0), ValueError, r"\[bool\].*any\(\)"),
     ("item of many", A.item, ValueError, r"\[item\]"),
     ("length of one", lambda: len(lm.tensor(1)), TypeError, r"\[len\]"),
     ("iteration over one", lambda: list(lm.tensor(1)), TypeError, r"\[iter\]"),
     ("an index that is a float", lambda: [1, 2][lm.tensor(1.0)], TypeError, r"\[index\]"),
-    ("unknown option", lambda: A.sum(axs=0), ValueError, r"\[sum\] no option 'axs'; did you mean 'axis'"),
+    (
+        "unknown option",
+        lambda: A.sum(axs=0),
+        ValueError,
+        r"\[sum\] no option 'axs'; did you mean 'axis'",
+    ),
     ("option twice", lambda: A.sum(axis=0, dim=0), ValueError, r"\[sum\].*twice"),
-    ("unknown mode", lambda: lm.pad(A, 1, mode="reflct"), ValueError, r"\[pad\].*did you mean 'reflect'"),
+    (
+        "unknown mode",
+        lambda: lm.pad(A, 1, mode="reflct"),
+        ValueError,
+        r"\[pad\].*did you mean 'reflect'",
+    ),
     ("unknown side", lambda: lm.searchsorted([1], [1], side="up"), ValueError, r"\[searchsorted\]"),
     ("unknown device", lambda: A.to("cuda"), ValueError, r"\[to\].*cpu"),
     ("unknown device at creation", lambda: lm.zeros(2, device="cuda"), ValueError, r"\[device\]"),
@@ -67,7 +94,12 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("size of a wrong type", lambda: lm.zeros(1.5), TypeError, r"\[zeros\]"),
     ("step of zero", lambda: lm.arange(0, 5, 0), ValueError, r"\[arange\]"),
     ("einsum operands", lambda: lm.einsum("ij,jk->ik", A), ValueError, r"\[einsum\].*2 operands"),
-    ("einsum sizes", lambda: lm.einsum("ij,jk->ik", A, B), ValueError, r"\[einsum\] axis 'j' has sizes 3 and 4"),
+    (
+        "einsum sizes",
+        lambda: lm.einsum("ij,jk->ik", A, B),
+        ValueError,
+        r"\[einsum\] axis 'j' has sizes 3 and 4",
+    ),
     ("einsum result", lambda: lm.einsum("ij->z", A), ValueError, r"\[einsum\] 'z'"),
     ("einsum letters", lambda: lm.einsum("i1->i", A), ValueError, r"\[einsum\] '1'"),
     ("tensordot", lambda: lm.tensordot(A, B, 1), ValueError, r"\[tensordot\].*3 ≠ 4"),
@@ -76,7 +108,7 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("repeat", lambda: lm.repeat(A, [1, 2, 3], axis=0), ValueError, r"\[repeat\]"),
     ("view of other bits", lambda: lm.bitcast(A, "int64"), TypeError, r"\[bitcast\]"),
     ("result type of nothing", lm.result_type, ValueError, r"\[result_type\]"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "act", "kind", "text"), CASES, ids=[name for name, *_ in CASES])

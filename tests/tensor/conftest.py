@@ -1,4 +1,7 @@
-"""Tests of the tensor layer run on the interpreter; LAMELLA_TEST_BACKEND=llvm runs them on compiled code."""
+"""Tests of the tensor layer run on the interpreter; LAMELLA_TEST_BACKEND=llvm runs them on compiled
+code.
+"""
+
 from __future__ import annotations
 
 import os

@@ -1,4 +1,5 @@
 """Values out and in: NumPy, DLPack, pickle, copies, printing, Python's own protocols."""
+
 from __future__ import annotations
 
 import copy
@@ -23,7 +24,14 @@ def test_dlpack_round_trip_shares_memory(dtype: str) -> None:
     assert y.numpy().ctypes.data == x.numpy().ctypes.data
     del x
     gc.collect()
-    assert y.astype("float64").tolist() == (np.arange(6).reshape(2, 3).astype(bool) if dtype == "bool" else np.arange(6).reshape(2, 3)).tolist()
+    assert (
+        y.astype("float64").tolist()
+        == (
+            np.arange(6).reshape(2, 3).astype(bool)
+            if dtype == "bool"
+            else np.arange(6).reshape(2, 3)
+        ).tolist()
+    )
 
 
 def test_dlpack_with_numpy_both_ways() -> None:
@@ -76,13 +84,31 @@ def test_numpy_protocol() -> None:
 def test_python_protocols() -> None:
     x = lm.tensor([[1, 2], [3, 4]])
     assert len(x) == 2 and [row.tolist() for row in x] == [[1, 2], [3, 4]] and 3 in x and 9 not in x
-    assert float(lm.tensor(1.5)) == 1.5 and int(lm.tensor(2)) == 2 and bool(lm.tensor(0)) is False and complex(lm.tensor(1.0)) == 1
-    assert [10, 20, 30][lm.tensor(1)] == 20 and list(range(5))[lm.tensor(1) : lm.tensor(3)] == [1, 2]
+    assert (
+        float(lm.tensor(1.5)) == 1.5
+        and int(lm.tensor(2)) == 2
+        and bool(lm.tensor(0)) is False
+        and complex(lm.tensor(1.0)) == 1
+    )
+    assert [10, 20, 30][lm.tensor(1)] == 20 and list(range(5))[lm.tensor(1) : lm.tensor(3)] == [
+        1,
+        2,
+    ]
     assert x.size == 4 and x.size() == (2, 2) and x.size(0) == 2 and x.numel() == 4 and x.dim() == 2
-    assert x.shape == (2, 2) and x.ndim == 2 and x.nbytes == 32 and x.itemsize == 8 and x.device == "cpu"
+    assert (
+        x.shape == (2, 2)
+        and x.ndim == 2
+        and x.nbytes == 32
+        and x.itemsize == 8
+        and x.device == "cpu"
+    )
     assert (x == None) is False and (x != "a") is True  # noqa: E711
     assert len({x, x}) == 1 and f"{lm.tensor(1.2345):.2f}" == "1.23"
-    assert x.tolist() == [[1, 2], [3, 4]] and isinstance(lm.tensor(1.5).item(), float) and lm.tensor(1).tolist() == 1
+    assert (
+        x.tolist() == [[1, 2], [3, 4]]
+        and isinstance(lm.tensor(1.5).item(), float)
+        and lm.tensor(1).tolist() == 1
+    )
     with pytest.raises(TypeError):
         x + None
     with pytest.raises(TypeError):
@@ -125,11 +151,20 @@ def test_copies_are_independent_and_keep_the_class() -> None:
 
 
 def test_printing_is_numpys() -> None:
-    for array in (np.arange(6.0).reshape(2, 3), np.array(3), np.zeros((0, 2)), np.arange(2000), np.array([True])):
+    for array in (
+        np.arange(6.0).reshape(2, 3),
+        np.array(3),
+        np.zeros((0, 2)),
+        np.arange(2000),
+        np.array([True]),
+    ):
         assert str(lm.asarray(array)) == str(array)
     assert repr(lm.tensor([1, 2])) == "tensor([1, 2], dtype=int64)"
     assert repr(lm.ones(1, dtype="bfloat16")) == "tensor([1.], dtype=bfloat16)"
-    assert repr(lm.ones(2, requires_grad=True)) == "tensor([1., 1.], dtype=float32, requires_grad=True)"
+    assert (
+        repr(lm.ones(2, requires_grad=True))
+        == "tensor([1., 1.], dtype=float32, requires_grad=True)"
+    )
     assert "shape=(0, 2)" in repr(lm.zeros(0, 2))
 
 

@@ -1,4 +1,7 @@
-"""Functions of the tensor layer against NumPy in float64, one table per family, broadcasting drawn."""
+"""Functions of the tensor layer against NumPy in float64, one table per family, broadcasting
+drawn.
+"""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -20,39 +23,90 @@ WHOLE = RNG.integers(-5, 6, size=(3, 4))
 MASK = RNG.random((3, 4)) < 0.5
 
 UNARY: list[tuple[str, Callable[..., Any], np.ndarray]] = [
-    ("exp", np.exp, X), ("exp2", np.exp2, X), ("expm1", np.expm1, X), ("log", np.log, POSITIVE),
-    ("log2", np.log2, POSITIVE), ("log10", np.log10, POSITIVE), ("log1p", np.log1p, POSITIVE),
-    ("sqrt", np.sqrt, POSITIVE), ("rsqrt", lambda x: 1 / np.sqrt(x), POSITIVE), ("sin", np.sin, X),
-    ("cos", np.cos, X), ("tan", np.tan, X), ("asin", np.arcsin, UNIT), ("acos", np.arccos, UNIT),
-    ("atan", np.arctan, X), ("sinh", np.sinh, X), ("cosh", np.cosh, X), ("tanh", np.tanh, X),
-    ("asinh", np.arcsinh, X), ("acosh", np.arccosh, POSITIVE + 1), ("atanh", np.arctanh, UNIT),
-    ("erf", scipy.special.erf, X), ("erfc", scipy.special.erfc, X), ("sigmoid", scipy.special.expit, X),
-    ("negative", np.negative, X), ("positive", np.positive, X), ("abs", np.abs, X), ("sign", np.sign, X),
-    ("square", np.square, X), ("reciprocal", np.reciprocal, POSITIVE), ("floor", np.floor, X * 3),
-    ("ceil", np.ceil, X * 3), ("trunc", np.trunc, X * 3), ("round", np.round, X * 3),
-    ("isnan", np.isnan, X), ("isinf", np.isinf, X), ("isfinite", np.isfinite, X), ("signbit", np.signbit, X),
-    ("logical_not", np.logical_not, WHOLE), ("bitwise_invert", np.invert, WHOLE), ("abs", np.abs, WHOLE),
-    ("negative", np.negative, WHOLE), ("square", np.square, WHOLE), ("sign", np.sign, WHOLE),
-    ("logical_not", np.logical_not, MASK), ("bitwise_invert", np.invert, MASK),
-]  # fmt: skip
+    ("exp", np.exp, X),
+    ("exp2", np.exp2, X),
+    ("expm1", np.expm1, X),
+    ("log", np.log, POSITIVE),
+    ("log2", np.log2, POSITIVE),
+    ("log10", np.log10, POSITIVE),
+    ("log1p", np.log1p, POSITIVE),
+    ("sqrt", np.sqrt, POSITIVE),
+    ("rsqrt", lambda x: 1 / np.sqrt(x), POSITIVE),
+    ("sin", np.sin, X),
+    ("cos", np.cos, X),
+    ("tan", np.tan, X),
+    ("asin", np.arcsin, UNIT),
+    ("acos", np.arccos, UNIT),
+    ("atan", np.arctan, X),
+    ("sinh", np.sinh, X),
+    ("cosh", np.cosh, X),
+    ("tanh", np.tanh, X),
+    ("asinh", np.arcsinh, X),
+    ("acosh", np.arccosh, POSITIVE + 1),
+    ("atanh", np.arctanh, UNIT),
+    ("erf", scipy.special.erf, X),
+    ("erfc", scipy.special.erfc, X),
+    ("sigmoid", scipy.special.expit, X),
+    ("negative", np.negative, X),
+    ("positive", np.positive, X),
+    ("abs", np.abs, X),
+    ("sign", np.sign, X),
+    ("square", np.square, X),
+    ("reciprocal", np.reciprocal, POSITIVE),
+    ("floor", np.floor, X * 3),
+    ("ceil", np.ceil, X * 3),
+    ("trunc", np.trunc, X * 3),
+    ("round", np.round, X * 3),
+    ("isnan", np.isnan, X),
+    ("isinf", np.isinf, X),
+    ("isfinite", np.isfinite, X),
+    ("signbit", np.signbit, X),
+    ("logical_not", np.logical_not, WHOLE),
+    ("bitwise_invert", np.invert, WHOLE),
+    ("abs", np.abs, WHOLE),
+    ("negative", np.negative, WHOLE),
+    ("square", np.square, WHOLE),
+    ("sign", np.sign, WHOLE),
+    ("logical_not", np.logical_not, MASK),
+    ("bitwise_invert", np.invert, MASK),
+]
 
 BINARY: list[tuple[str, Callable[..., Any], np.ndarray, np.ndarray]] = [
-    ("add", np.add, X, POSITIVE), ("subtract", np.subtract, X, POSITIVE),
-    ("multiply", np.multiply, X, POSITIVE), ("divide", np.divide, X, POSITIVE),
-    ("floor_divide", np.floor_divide, X * 5, POSITIVE), ("remainder", np.remainder, X * 5, POSITIVE),
-    ("fmod", np.fmod, X * 5, -POSITIVE), ("pow", np.power, POSITIVE, X), ("maximum", np.maximum, X, -X),
-    ("minimum", np.minimum, X, -X), ("atan2", np.arctan2, X, -POSITIVE), ("copysign", np.copysign, X, -X),
-    ("hypot", np.hypot, X, POSITIVE), ("logaddexp", np.logaddexp, X, -X), ("equal", np.equal, WHOLE, WHOLE.T.reshape(3, 4)),
-    ("not_equal", np.not_equal, WHOLE, -WHOLE), ("less", np.less, X, -X), ("less_equal", np.less_equal, WHOLE, -WHOLE),
-    ("greater", np.greater, X, -X), ("greater_equal", np.greater_equal, WHOLE, -WHOLE),
-    ("logical_and", np.logical_and, WHOLE, MASK), ("logical_or", np.logical_or, WHOLE, MASK),
-    ("logical_xor", np.logical_xor, WHOLE, MASK), ("bitwise_and", np.bitwise_and, WHOLE, WHOLE + 3),
-    ("bitwise_or", np.bitwise_or, WHOLE, WHOLE + 3), ("bitwise_xor", np.bitwise_xor, WHOLE, WHOLE + 3),
-    ("bitwise_left_shift", np.left_shift, WHOLE, abs(WHOLE)), ("bitwise_right_shift", np.right_shift, WHOLE, abs(WHOLE)),
-    ("floor_divide", np.floor_divide, WHOLE, abs(WHOLE) + 1), ("remainder", np.remainder, WHOLE, -abs(WHOLE) - 1),
-    ("fmod", np.fmod, WHOLE, abs(WHOLE) + 1), ("add", np.add, MASK, ~MASK), ("multiply", np.multiply, MASK, MASK),
+    ("add", np.add, X, POSITIVE),
+    ("subtract", np.subtract, X, POSITIVE),
+    ("multiply", np.multiply, X, POSITIVE),
+    ("divide", np.divide, X, POSITIVE),
+    ("floor_divide", np.floor_divide, X * 5, POSITIVE),
+    ("remainder", np.remainder, X * 5, POSITIVE),
+    ("fmod", np.fmod, X * 5, -POSITIVE),
+    ("pow", np.power, POSITIVE, X),
+    ("maximum", np.maximum, X, -X),
+    ("minimum", np.minimum, X, -X),
+    ("atan2", np.arctan2, X, -POSITIVE),
+    ("copysign", np.copysign, X, -X),
+    ("hypot", np.hypot, X, POSITIVE),
+    ("logaddexp", np.logaddexp, X, -X),
+    ("equal", np.equal, WHOLE, WHOLE.T.reshape(3, 4)),
+    ("not_equal", np.not_equal, WHOLE, -WHOLE),
+    ("less", np.less, X, -X),
+    ("less_equal", np.less_equal, WHOLE, -WHOLE),
+    ("greater", np.greater, X, -X),
+    ("greater_equal", np.greater_equal, WHOLE, -WHOLE),
+    ("logical_and", np.logical_and, WHOLE, MASK),
+    ("logical_or", np.logical_or, WHOLE, MASK),
+    ("logical_xor", np.logical_xor, WHOLE, MASK),
+    ("bitwise_and", np.bitwise_and, WHOLE, WHOLE + 3),
+    ("bitwise_or", np.bitwise_or, WHOLE, WHOLE + 3),
+    ("bitwise_xor", np.bitwise_xor, WHOLE, WHOLE + 3),
+    ("bitwise_left_shift", np.left_shift, WHOLE, abs(WHOLE)),
+    ("bitwise_right_shift", np.right_shift, WHOLE, abs(WHOLE)),
+    ("floor_divide", np.floor_divide, WHOLE, abs(WHOLE) + 1),
+    ("remainder", np.remainder, WHOLE, -abs(WHOLE) - 1),
+    ("fmod", np.fmod, WHOLE, abs(WHOLE) + 1),
+    ("add", np.add, MASK, ~MASK),
+    ("multiply", np.multiply, MASK, MASK),
     ("pow", np.power, WHOLE, abs(WHOLE)),
-]  # fmt: skip
+]
 
 
 def close(found: Any, want: np.ndarray) -> None:
@@ -61,12 +115,16 @@ def close(found: Any, want: np.ndarray) -> None:
     np.testing.assert_allclose(value, want, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize(("name", "reference", "x"), UNARY, ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize(
+    ("name", "reference", "x"), UNARY, ids=lambda v: v if isinstance(v, str) else ""
+)
 def test_unary(name: str, reference: Callable[..., Any], x: np.ndarray) -> None:
     close(getattr(lm, name)(lm.asarray(x)), reference(x))
 
 
-@pytest.mark.parametrize(("name", "reference", "x", "y"), BINARY, ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize(
+    ("name", "reference", "x", "y"), BINARY, ids=lambda v: v if isinstance(v, str) else ""
+)
 def test_binary(name: str, reference: Callable[..., Any], x: np.ndarray, y: np.ndarray) -> None:
     function = getattr(lm, name)
     close(function(lm.asarray(x), lm.asarray(y)), reference(x, y))
@@ -75,14 +133,27 @@ def test_binary(name: str, reference: Callable[..., Any], x: np.ndarray, y: np.n
 
 
 OPERATORS: list[tuple[Callable[[Any, Any], Any], np.ndarray, Any]] = [
-    (lambda a, b: a + b, X, 2), (lambda a, b: a - b, X, 2.5), (lambda a, b: a * b, X, True),
-    (lambda a, b: a / b, X, 3), (lambda a, b: a // b, WHOLE, 3), (lambda a, b: a % b, WHOLE, 3),
-    (lambda a, b: a**b, POSITIVE, 2.5), (lambda a, b: a**b, X, 3), (lambda a, b: a**b, POSITIVE, -0.5),
-    (lambda a, b: a & b, WHOLE, 3), (lambda a, b: a | b, WHOLE, 3), (lambda a, b: a ^ b, WHOLE, 3),
-    (lambda a, b: a << b, WHOLE, 2), (lambda a, b: a >> b, WHOLE, 1), (lambda a, b: a == b, WHOLE, 1),
-    (lambda a, b: a != b, WHOLE, 1), (lambda a, b: a < b, X, 0), (lambda a, b: a <= b, X, 0.5),
-    (lambda a, b: a > b, X, 0), (lambda a, b: a >= b, X, 0),
-]  # fmt: skip
+    (lambda a, b: a + b, X, 2),
+    (lambda a, b: a - b, X, 2.5),
+    (lambda a, b: a * b, X, True),
+    (lambda a, b: a / b, X, 3),
+    (lambda a, b: a // b, WHOLE, 3),
+    (lambda a, b: a % b, WHOLE, 3),
+    (lambda a, b: a**b, POSITIVE, 2.5),
+    (lambda a, b: a**b, X, 3),
+    (lambda a, b: a**b, POSITIVE, -0.5),
+    (lambda a, b: a & b, WHOLE, 3),
+    (lambda a, b: a | b, WHOLE, 3),
+    (lambda a, b: a ^ b, WHOLE, 3),
+    (lambda a, b: a << b, WHOLE, 2),
+    (lambda a, b: a >> b, WHOLE, 1),
+    (lambda a, b: a == b, WHOLE, 1),
+    (lambda a, b: a != b, WHOLE, 1),
+    (lambda a, b: a < b, X, 0),
+    (lambda a, b: a <= b, X, 0.5),
+    (lambda a, b: a > b, X, 0),
+    (lambda a, b: a >= b, X, 0),
+]
 
 
 @pytest.mark.parametrize(("operator", "x", "scalar"), OPERATORS)
@@ -117,24 +188,44 @@ def test_promotion_of_tensors(a: Any, b: Any) -> None:
 
 
 REDUCTIONS: list[tuple[str, Callable[..., Any], np.ndarray, dict[str, Any]]] = [
-    ("sum", np.sum, X, {}), ("prod", np.prod, X, {}), ("mean", np.mean, X, {}), ("var", np.var, X, {}),
-    ("std", np.std, X, {}), ("max", np.max, X, {}), ("min", np.min, X, {}), ("any", np.any, MASK, {}),
-    ("all", np.all, MASK, {}), ("sum", np.sum, MASK, {}), ("sum", np.sum, WHOLE, {}), ("prod", np.prod, WHOLE, {}),
-    ("max", np.max, WHOLE, {}), ("any", np.any, WHOLE, {}), ("count_nonzero", np.count_nonzero, WHOLE, {}),
+    ("sum", np.sum, X, {}),
+    ("prod", np.prod, X, {}),
+    ("mean", np.mean, X, {}),
+    ("var", np.var, X, {}),
+    ("std", np.std, X, {}),
+    ("max", np.max, X, {}),
+    ("min", np.min, X, {}),
+    ("any", np.any, MASK, {}),
+    ("all", np.all, MASK, {}),
+    ("sum", np.sum, MASK, {}),
+    ("sum", np.sum, WHOLE, {}),
+    ("prod", np.prod, WHOLE, {}),
+    ("max", np.max, WHOLE, {}),
+    ("any", np.any, WHOLE, {}),
+    ("count_nonzero", np.count_nonzero, WHOLE, {}),
     ("logsumexp", scipy.special.logsumexp, X * 100, {}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "reference", "x", "options"), REDUCTIONS)
 @pytest.mark.parametrize("axis", [None, 0, -1, (0, 1), (1,)])
 @pytest.mark.parametrize("keepdims", [False, True])
 def test_reductions(
-    name: str, reference: Callable[..., Any], x: np.ndarray, options: dict[str, Any], axis: Any, keepdims: bool
+    name: str,
+    reference: Callable[..., Any],
+    x: np.ndarray,
+    options: dict[str, Any],
+    axis: Any,
+    keepdims: bool,
 ) -> None:
     want = np.asarray(reference(x, axis=axis, keepdims=keepdims))
     close(getattr(lm, name)(lm.asarray(x), axis=axis, keepdims=keepdims), want)
-    close(getattr(lm.asarray(x), name)(dim=axis, keepdim=keepdims) if hasattr(lm.Tensor, name)
-          else getattr(lm, name)(lm.asarray(x), dim=axis, keepdim=keepdims), want)
+    close(
+        getattr(lm.asarray(x), name)(dim=axis, keepdim=keepdims)
+        if hasattr(lm.Tensor, name)
+        else getattr(lm, name)(lm.asarray(x), dim=axis, keepdim=keepdims),
+        want,
+    )
 
 
 def test_variance_takes_a_correction_and_pytorchs_name_for_it() -> None:
@@ -151,13 +242,21 @@ def test_positions(name: str, axis: int | None) -> None:
     found = getattr(lm, name)(lm.asarray(WHOLE), axis=axis)
     assert found.dtype == lm.int64
     close(found, want)
-    close(getattr(lm, name)(lm.asarray(WHOLE), axis, True), getattr(np, name)(WHOLE, axis=axis, keepdims=True))
+    close(
+        getattr(lm, name)(lm.asarray(WHOLE), axis, True),
+        getattr(np, name)(WHOLE, axis=axis, keepdims=True),
+    )
 
 
-@pytest.mark.parametrize(("name", "reference"), [
-    ("cumsum", np.cumsum), ("cumprod", np.cumprod), ("cummax", np.maximum.accumulate),
-    ("cummin", np.minimum.accumulate),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "reference"),
+    [
+        ("cumsum", np.cumsum),
+        ("cumprod", np.cumprod),
+        ("cummax", np.maximum.accumulate),
+        ("cummin", np.minimum.accumulate),
+    ],
+)
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_running(name: str, reference: Callable[..., Any], axis: int) -> None:
     close(getattr(lm, name)(lm.asarray(X), axis), reference(X, axis=axis))
@@ -193,7 +292,10 @@ def test_broadcasting_as_numpy(data: st.DataObject) -> None:
 def test_choice_and_repair() -> None:
     x = np.array([np.nan, np.inf, -np.inf, 1.0])
     close(lm.nan_to_num(lm.asarray(x)), np.nan_to_num(x))
-    close(lm.nan_to_num(lm.asarray(x), 1.0, 2.0, 3.0), np.nan_to_num(x, nan=1.0, posinf=2.0, neginf=3.0))
+    close(
+        lm.nan_to_num(lm.asarray(x), 1.0, 2.0, 3.0),
+        np.nan_to_num(x, nan=1.0, posinf=2.0, neginf=3.0),
+    )
     close(lm.clip(lm.asarray(X), -0.5, 0.5), np.clip(X, -0.5, 0.5))
     close(lm.asarray(X).clamp(min=0), np.clip(X, 0, None))
     close(lm.lerp(lm.asarray(X), lm.asarray(POSITIVE), 0.25), X + 0.25 * (POSITIVE - X))
@@ -222,6 +324,8 @@ def test_casts() -> None:
     x = lm.asarray(X * 3)
     np.testing.assert_array_equal(x.astype("int32").numpy(), (X * 3).astype(np.int32))
     np.testing.assert_array_equal(x.to(lm.float32).numpy(), (X * 3).astype(np.float32))
-    assert x.half().dtype == lm.float16 and x.long().dtype == lm.int64 and x.bool().dtype == lm.bool_
+    assert (
+        x.half().dtype == lm.float16 and x.long().dtype == lm.int64 and x.bool().dtype == lm.bool_
+    )
     assert lm.bitcast(lm.tensor([1.0]), "uint32").item() == 0x3F800000
     assert x.to("cpu", lm.float16).dtype == lm.float16

@@ -1,4 +1,7 @@
-"""backward(), leaves, accumulation, hooks and in-place changes; values against finite differences and by hand."""
+"""backward(), leaves, accumulation, hooks and in-place changes; values against finite differences
+and by hand.
+"""
+
 from __future__ import annotations
 
 import gc
@@ -15,7 +18,9 @@ from lamella.errors import GradientError
 RNG = np.random.default_rng(5)
 
 
-def numeric(function: Callable[[np.ndarray], float], x: np.ndarray, step: float = 1e-6) -> np.ndarray:
+def numeric(
+    function: Callable[[np.ndarray], float], x: np.ndarray, step: float = 1e-6
+) -> np.ndarray:
     """Central differences."""
     found = np.zeros_like(x)
     for i in np.ndindex(x.shape):
@@ -27,15 +32,33 @@ def numeric(function: Callable[[np.ndarray], float], x: np.ndarray, step: float 
 
 
 FUNCTIONS: list[Callable[[Any], Any]] = [
-    lambda t: (lm.tanh(t) * t).sum(), lambda t: lm.var(t, 0).sum(), lambda t: lm.std(t, correction=1), lambda t: lm.logsumexp(t, 1).sum(),
-    lambda t: lm.einsum("ij,kj->ik", t, t).sum(), lambda t: (t @ t.T).square().mean(), lambda t: lm.sort(t, 0)[0].sum() * t[1, 2],
-    lambda t: lm.concat([t, t * 2]).prod(), lambda t: lm.norm(t), lambda t: lm.norm(t, 3), lambda t: t[[0, 0, 1], :, None].square().sum(),
-    lambda t: lm.where(t > 0, t**2, t**3).sum(), lambda t: lm.cumsum(t, 1)[:, -2].sum() * t[0, 0], lambda t: lm.pad(t, 1, mode="wrap").square().sum(),
-    lambda t: t.at[0].set(t[1]).square().sum(), lambda t: lm.diagonal(t).sum() * lm.trace(t), lambda t: lm.quantile(t, 0.4, 1).square().sum(),
-    lambda t: lm.roll(t, 1, 1).mul(t).sum(), lambda t: lm.hypot(t, t.flip(1)).sum(), lambda t: lm.logaddexp(t, t.flip(1)).sum(),
-    lambda t: lm.take_along_axis(t, lm.argsort(t, 1), 1)[:, 0].sum(), lambda t: lm.kron(t, t).square().sum(), lambda t: lm.outer(t, t).square().sum(),
-    lambda t: t.max(1).sum() - t.min() * lm.sigmoid(t).sum(), lambda t: lm.divide(t, t.square() + 1).sum(), lambda t: lm.lerp(t, t.flip(0), 0.3).square().sum(),
-]  # fmt: skip
+    lambda t: (lm.tanh(t) * t).sum(),
+    lambda t: lm.var(t, 0).sum(),
+    lambda t: lm.std(t, correction=1),
+    lambda t: lm.logsumexp(t, 1).sum(),
+    lambda t: lm.einsum("ij,kj->ik", t, t).sum(),
+    lambda t: (t @ t.T).square().mean(),
+    lambda t: lm.sort(t, 0)[0].sum() * t[1, 2],
+    lambda t: lm.concat([t, t * 2]).prod(),
+    lambda t: lm.norm(t),
+    lambda t: lm.norm(t, 3),
+    lambda t: t[[0, 0, 1], :, None].square().sum(),
+    lambda t: lm.where(t > 0, t**2, t**3).sum(),
+    lambda t: lm.cumsum(t, 1)[:, -2].sum() * t[0, 0],
+    lambda t: lm.pad(t, 1, mode="wrap").square().sum(),
+    lambda t: t.at[0].set(t[1]).square().sum(),
+    lambda t: lm.diagonal(t).sum() * lm.trace(t),
+    lambda t: lm.quantile(t, 0.4, 1).square().sum(),
+    lambda t: lm.roll(t, 1, 1).mul(t).sum(),
+    lambda t: lm.hypot(t, t.flip(1)).sum(),
+    lambda t: lm.logaddexp(t, t.flip(1)).sum(),
+    lambda t: lm.take_along_axis(t, lm.argsort(t, 1), 1)[:, 0].sum(),
+    lambda t: lm.kron(t, t).square().sum(),
+    lambda t: lm.outer(t, t).square().sum(),
+    lambda t: t.max(1).sum() - t.min() * lm.sigmoid(t).sum(),
+    lambda t: lm.divide(t, t.square() + 1).sum(),
+    lambda t: lm.lerp(t, t.flip(0), 0.3).square().sum(),
+]
 
 
 @pytest.mark.parametrize("position", range(len(FUNCTIONS)))
@@ -200,11 +223,17 @@ def test_requires_grad_can_be_set_and_unset() -> None:
         lm.tensor([1, 2], requires_grad=True)
 
 
-@pytest.mark.parametrize(("act", "kind"), [
-    (lambda: lm.ones(2).backward(), GradientError), (lambda: lm.ones(2, requires_grad=True).mul(2).backward(), GradientError),
-    (lambda: lm.ones(2, requires_grad=True).sum().backward(lm.ones(2)), ValueError), (lambda: lm.ones(2).register_hook(print), GradientError),
-    (lambda: setattr(lm.ones(2, requires_grad=True), "grad", lm.ones(3)), ValueError), (lambda: setattr(lm.ones(2), "grad", lm.ones(2, dtype="float64")), TypeError),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("act", "kind"),
+    [
+        (lambda: lm.ones(2).backward(), GradientError),
+        (lambda: lm.ones(2, requires_grad=True).mul(2).backward(), GradientError),
+        (lambda: lm.ones(2, requires_grad=True).sum().backward(lm.ones(2)), ValueError),
+        (lambda: lm.ones(2).register_hook(print), GradientError),
+        (lambda: setattr(lm.ones(2, requires_grad=True), "grad", lm.ones(3)), ValueError),
+        (lambda: setattr(lm.ones(2), "grad", lm.ones(2, dtype="float64")), TypeError),
+    ],
+)
 def test_wrong_uses(act: Callable[[], Any], kind: Any) -> None:
     with pytest.raises(kind):
         act()

@@ -1,4 +1,5 @@
 """Reading and assigning x[...] against NumPy, for drawn shapes and subscripts of every kind."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -58,8 +59,16 @@ def advanced(draw: st.DrawFn, shape: tuple[int, ...]) -> Subscript:
         kind = draw(st.sampled_from("asinm"))
         if kind == "m" and not mask_used and inner in ((), (1,)):
             span = draw(st.integers(1, min(2, len(shape) - axis)))
-            mask = np.array(draw(st.lists(st.booleans(), min_size=int(np.prod(shape[axis : axis + span])),
-                                          max_size=int(np.prod(shape[axis : axis + span])))), bool)
+            mask = np.array(
+                draw(
+                    st.lists(
+                        st.booleans(),
+                        min_size=int(np.prod(shape[axis : axis + span])),
+                        max_size=int(np.prod(shape[axis : axis + span])),
+                    )
+                ),
+                bool,
+            )
             entries.append(mask.reshape(shape[axis : axis + span]))
             mask_used, axis, arrays = True, axis + span, arrays + 1
             continue
@@ -187,12 +196,26 @@ def test_gradient_of_reading_is_counting(data: st.DataObject) -> None:
     np.testing.assert_allclose(t.grad.numpy(), want, rtol=1e-6)
 
 
-@pytest.mark.parametrize("subscript", [
-    (np.array([True, False, True]),), ([0, 2],), (np.array([[0, 1], [2, 0]]), slice(None)),
-    (0, slice(None), np.array([0, 1])), (np.array([0, 1]), None, np.array([1, 2])), (True,), (False,),
-    (slice(None), np.int64(1)), (np.array(1),), ([],), ([True, False, True], [0, 1]), (..., [0, 1]),
-    (np.array([0], np.uint8),), (slice(None), None, [1, 0], 2), (0, [1, 1], slice(None, None, -1)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "subscript",
+    [
+        (np.array([True, False, True]),),
+        ([0, 2],),
+        (np.array([[0, 1], [2, 0]]), slice(None)),
+        (0, slice(None), np.array([0, 1])),
+        (np.array([0, 1]), None, np.array([1, 2])),
+        (True,),
+        (False,),
+        (slice(None), np.int64(1)),
+        (np.array(1),),
+        ([],),
+        ([True, False, True], [0, 1]),
+        (..., [0, 1]),
+        (np.array([0], np.uint8),),
+        (slice(None), None, [1, 0], 2),
+        (0, [1, 1], slice(None, None, -1)),
+    ],
+)
 def test_corner_cases(subscript: Subscript) -> None:
     x = array((3, 3, 4))
     np.testing.assert_array_equal(lm.asarray(x)[subscript].numpy(), x[subscript])
@@ -234,12 +257,22 @@ def test_values_are_cast_to_the_type_assigned_to() -> None:
     assert x.dtype == lm.int32 and x.tolist() == [1, 2, -2]
 
 
-@pytest.mark.parametrize(("subscript", "kind"), [
-    ((3,), IndexError), ((-4,), IndexError), ((0, 0, 0), IndexError), ((..., ...), IndexError),
-    ((np.array([3]),), IndexError), ((np.array([True, False]),), IndexError), ((1.5,), TypeError),
-    (("a",), TypeError), ((slice(None, None, 0),), (IndexError, ValueError)),
-    ((np.array([0, 1, 2]), np.array([0, 1])), ValueError), ((slice(1.5, None),), TypeError),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("subscript", "kind"),
+    [
+        ((3,), IndexError),
+        ((-4,), IndexError),
+        ((0, 0, 0), IndexError),
+        ((..., ...), IndexError),
+        ((np.array([3]),), IndexError),
+        ((np.array([True, False]),), IndexError),
+        ((1.5,), TypeError),
+        (("a",), TypeError),
+        ((slice(None, None, 0),), (IndexError, ValueError)),
+        ((np.array([0, 1, 2]), np.array([0, 1])), ValueError),
+        ((slice(1.5, None),), TypeError),
+    ],
+)
 def test_wrong_subscripts_raise_at_the_call(subscript: Subscript, kind: Any) -> None:
     x = lm.asarray(array((3, 4)))
     with pytest.raises(kind, match=r"^\[index\]"):

@@ -1,4 +1,5 @@
 """When pending values are computed: together, at loop boundaries, and never inside a trace."""
+
 from __future__ import annotations
 
 import gc
@@ -19,7 +20,7 @@ from lamella.tensor.pending import set_trace
 
 
 @pytest.fixture
-def batches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[Node]]]:
+def batches(monkeypatch: pytest.MonkeyPatch) -> list[list[Node]]:
     """The lists of nodes that were computed together."""
     lm.eval()
     found: list[list[Node]] = []
@@ -32,7 +33,7 @@ def batches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[Node]]]:
         real(nodes)
 
     monkeypatch.setattr(pending, "evaluator", record)
-    yield found
+    return found
 
 
 def test_one_look_computes_everything_alive(batches: list[list[Node]]) -> None:
@@ -162,7 +163,13 @@ def test_a_trace_hears_of_reads_changes_and_results(trace: Recorder) -> None:
     y = x + w
     x += 1
     x[0] = y[1]
-    assert [kind for kind, t in trace.events if t is x] == ["touch", "touch", "rebind", "touch", "rebind"]
+    assert [kind for kind, t in trace.events if t is x] == [
+        "touch",
+        "touch",
+        "rebind",
+        "touch",
+        "rebind",
+    ]
     assert trace.heard("touch", w) and trace.heard("created", y)
     assert len(pending.noted) == before  # nothing recorded here waits for the process's own flush
     trace.events.clear()
@@ -182,12 +189,22 @@ def test_other_threads_are_not_traced(trace: Recorder) -> None:
 def test_values_of_placeholders_are_refused_with_advice(trace: Recorder) -> None:
     x = wrap(ops.placeholder((2,), lm.float32))
     y = x * 2
-    for look in (y.numpy, y.tolist, lambda: bool(y[0] > 0), lambda: float(y[0]), lambda: lm.eval(y), lambda: y[y > 0]):
+    for look in (
+        y.numpy,
+        y.tolist,
+        lambda: bool(y[0] > 0),
+        lambda: float(y[0]),
+        lambda: lm.eval(y),
+        lambda: y[y > 0],
+    ):
         with pytest.raises(TraceError, match=r"lm\.where"):
             look()
     assert repr(y) == str(y) == "Tensor(float32[2], traced)"
     closed = lm.ones(2) + 1
-    assert closed.tolist() == [2.0, 2.0]  # a constant inside a trace has a value, which the trace was told of
+    assert closed.tolist() == [
+        2.0,
+        2.0,
+    ]  # a constant inside a trace has a value, which the trace was told of
     assert trace.heard("value", closed)
 
 

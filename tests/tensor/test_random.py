@@ -1,4 +1,7 @@
-"""Random numbers: reproducible streams, and distributions by their moments and a Kolmogorov–Smirnov test."""
+"""Random numbers: reproducible streams, and distributions by their moments and a Kolmogorov–Smirnov
+test.
+"""
+
 from __future__ import annotations
 
 import math
@@ -17,16 +20,22 @@ def key(seed: int = 42) -> Any:
     return lm.random.key(seed)
 
 
-@pytest.mark.parametrize(("draw", "law"), [
-    (lambda **o: lm.random.uniform((N,), **o), scipy.stats.uniform()),
-    (lambda **o: lm.random.uniform((N,), -2.0, 3.0, **o), scipy.stats.uniform(-2, 5)),
-    (lambda **o: lm.random.normal((N,), **o), scipy.stats.norm()),
-    (lambda **o: lm.random.normal((N,), 1.0, 2.0, **o), scipy.stats.norm(1, 2)),
-    (lambda **o: lm.random.exponential((N,), 3.0, **o), scipy.stats.expon(scale=3)),
-    (lambda **o: lm.random.gumbel((N,), **o), scipy.stats.gumbel_r()),
-    (lambda **o: lm.random.truncated_normal((N,), **o), scipy.stats.truncnorm(-2, 2)),
-    (lambda **o: lm.random.truncated_normal((N,), -1.0, 3.0, 2.0, 0.5, **o), scipy.stats.truncnorm(-1, 3, 2, 0.5)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("draw", "law"),
+    [
+        (lambda **o: lm.random.uniform((N,), **o), scipy.stats.uniform()),
+        (lambda **o: lm.random.uniform((N,), -2.0, 3.0, **o), scipy.stats.uniform(-2, 5)),
+        (lambda **o: lm.random.normal((N,), **o), scipy.stats.norm()),
+        (lambda **o: lm.random.normal((N,), 1.0, 2.0, **o), scipy.stats.norm(1, 2)),
+        (lambda **o: lm.random.exponential((N,), 3.0, **o), scipy.stats.expon(scale=3)),
+        (lambda **o: lm.random.gumbel((N,), **o), scipy.stats.gumbel_r()),
+        (lambda **o: lm.random.truncated_normal((N,), **o), scipy.stats.truncnorm(-2, 2)),
+        (
+            lambda **o: lm.random.truncated_normal((N,), -1.0, 3.0, 2.0, 0.5, **o),
+            scipy.stats.truncnorm(-1, 3, 2, 0.5),
+        ),
+    ],
+)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_distributions(draw: Any, law: Any, dtype: str) -> None:
     x = draw(dtype=dtype, key=key())
@@ -41,7 +50,9 @@ def test_uniform_stays_below_one_and_normal_is_finite() -> None:
     assert np.isfinite(z).all() and abs(np.corrcoef(z[:-1], z[1:])[0, 1]) < 0.01
 
 
-@pytest.mark.parametrize(("low", "high"), [(0, 10), (-5, 5), (0, 3), (0, 2**32), (2**40, 2**40 + 7)])
+@pytest.mark.parametrize(
+    ("low", "high"), [(0, 10), (-5, 5), (0, 3), (0, 2**32), (2**40, 2**40 + 7)]
+)
 def test_integers_are_even(low: int, high: int) -> None:
     x = lm.random.randint(low, high, (N,), key=key()).numpy()
     assert x.min() >= low and x.max() < high
@@ -74,7 +85,11 @@ def test_orders_and_choices() -> None:
 
 def test_the_seed_decides_everything() -> None:
     def draws() -> list[Any]:
-        return [lm.random.normal((3,)).tolist(), lm.random.randint(0, 99, (3,)).tolist(), lm.random.bernoulli(0.5, (3,)).tolist()]
+        return [
+            lm.random.normal((3,)).tolist(),
+            lm.random.randint(0, 99, (3,)).tolist(),
+            lm.random.bernoulli(0.5, (3,)).tolist(),
+        ]
 
     lm.manual_seed(7)
     first, second = draws(), draws()
@@ -130,11 +145,17 @@ def test_tensors_fill_themselves() -> None:
     assert math.isclose(x.std().item(), 0.5, rel_tol=0.1)
 
 
-@pytest.mark.parametrize("act", [
-    lambda: lm.random.uniform((2,), key=lm.tensor([1, 2])), lambda: lm.random.normal((2,), dtype="int32"),
-    lambda: lm.random.randint(5, 5), lambda: lm.random.randint(0, 2**33), lambda: lm.random.choice(3, (4,), replace=False),
-    lambda: lm.random.uniform((2,), keey=None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda: lm.random.uniform((2,), key=lm.tensor([1, 2])),
+        lambda: lm.random.normal((2,), dtype="int32"),
+        lambda: lm.random.randint(5, 5),
+        lambda: lm.random.randint(0, 2**33),
+        lambda: lm.random.choice(3, (4,), replace=False),
+        lambda: lm.random.uniform((2,), keey=None),
+    ],
+)
 def test_wrong_uses(act: Any) -> None:
     with pytest.raises((ValueError, TypeError), match=r"^\["):
         act()

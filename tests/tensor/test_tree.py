@@ -1,4 +1,5 @@
 """Trees: flattening and building back, structure, registered classes, messages."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -16,10 +17,12 @@ Point = namedtuple("Point", "x y")
 
 trees = st.recursive(
     st.none() | st.integers() | st.text(max_size=2),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.lists(inner, max_size=3).map(tuple)
-    | st.dictionaries(st.text(max_size=2), inner, max_size=3)
-    | st.tuples(inner, inner).map(lambda p: Point(*p)),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(st.text(max_size=2), inner, max_size=3)
+        | st.tuples(inner, inner).map(lambda p: Point(*p))
+    ),
     max_leaves=12,
 )
 
@@ -89,12 +92,15 @@ def test_is_leaf_stops() -> None:
     assert tree.leaves([(1, 2), [3]], is_leaf=lambda v: isinstance(v, tuple)) == [(1, 2), 3]
 
 
-@pytest.mark.parametrize(("act", "text"), [
-    (lambda: tree.map(lambda a, b: a, {"x": [1, 2]}, {"x": [1]}), r"\['x'\]"),
-    (lambda: tree.map(lambda a, b: a, [1], (1,)), "the root"),
-    (lambda: tree.unflatten(tree.structure([1, 2]), [1]), "1 leaves for a structure of 2"),
-    (lambda: tree.dataclass(int), "not a dataclass"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("act", "text"),
+    [
+        (lambda: tree.map(lambda a, b: a, {"x": [1, 2]}, {"x": [1]}), r"\['x'\]"),
+        (lambda: tree.map(lambda a, b: a, [1], (1,)), "the root"),
+        (lambda: tree.unflatten(tree.structure([1, 2]), [1]), "1 leaves for a structure of 2"),
+        (lambda: tree.dataclass(int), "not a dataclass"),
+    ],
+)
 def test_mismatches_say_where(act: Any, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         act()
