@@ -37,8 +37,7 @@ def with_synonyms(function: Function) -> Function:
     (0, True)
     >>> total(1, keepdms=True)
     Traceback (most recent call last):
-    lamella.errors.OptionError: [total] no option 'keepdms'; did you mean 'keepdims'? Known: axis,
-    ...
+    lamella.errors.OptionError: [total] no option 'keepdms'; did you mean 'keepdims'? ...
     """
     known = [
         p.name

@@ -73,6 +73,9 @@ class Trace(Protocol):
         """``tensor.grad`` is about to be set or accumulated into."""
 
     def backward(self, root: Node) -> None:
+        """``backward()`` is about to differentiate ``root``."""
+
+    def backward(self, root: Node) -> None:
         """``backward()`` is about to walk down from ``root``."""
 
 

@@ -1,4 +1,4 @@
-"""Tests of the tensor layer run on the interpreter; LAMELLA_TEST_BACKEND=llvm runs them on compiled
+"""Tests of the tensor layer run on the interpreter; TENSOR_TESTS_BACKEND=llvm runs them on compiled
 code.
 """
 
@@ -14,5 +14,5 @@ from lamella.config import config
 
 @pytest.fixture(autouse=True)
 def _backend() -> Iterator[None]:
-    with config(backend=os.environ.get("LAMELLA_TEST_BACKEND", "interpret")):
+    with config(backend=os.environ.get("TENSOR_TESTS_BACKEND", "interpret")):
         yield

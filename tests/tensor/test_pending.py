@@ -145,6 +145,9 @@ class Recorder:
     def write_grad(self, tensor: Any) -> None:
         self.events.append(("write_grad", tensor))
 
+    def backward(self, root: Node) -> None:
+        self.events.append(("backward", root))
+
 
 @pytest.fixture
 def trace() -> Iterator[Recorder]:
