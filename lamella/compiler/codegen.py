@@ -9,6 +9,7 @@ keeps arrays in registers. docs/design/ has the measurements behind this.
 from __future__ import annotations
 
 import importlib
+import itertools
 import re
 import threading
 from collections.abc import Sequence
@@ -31,6 +32,7 @@ LEVEL: Final = 2  # of LLVM's code generation
 
 _lock = threading.RLock()
 _loaded: list[ResourceTracker] = []
+_count = itertools.count()  # names of libraries; a name stays taken where linking failed
 _DEFINED: Final = re.compile(r"^define void @([\w.$]+)\(", re.MULTILINE)
 
 
@@ -150,7 +152,7 @@ def load_object(data: bytes) -> dict[str, int]:
         for name in names:
             builder.export_symbol(name)
         try:
-            library = builder.link(_linker(), f"objects{len(_loaded)}")
+            library = builder.link(_linker(), f"objects{next(_count)}")
         except RuntimeError as error:
             raise CompilerError(f"[load] the object cannot be linked: {error}") from error
         _loaded.append(library)
