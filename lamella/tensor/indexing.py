@@ -8,12 +8,17 @@ assigning one number through a mask is not.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Final, Literal
 
 from lamella import ops
+from lamella.dtypes import int64
 from lamella.errors import ShapeError
 from lamella.ir.dim import Shape
-from lamella.ir.node import Node
+from lamella.ir.node import Node, make
+from lamella.ops.leaf import SCALAR
+from lamella.ops.movement import Reshape
+from lamella.ops.slicing import Slice
 from lamella.tensor.core import TensorCore, node_of, wrap
 from lamella.tensor.operands import TensorLike, as_node, scalar_node
 from lamella.tensor.subscript import Subscript, is_single_mask, parse
@@ -70,7 +75,29 @@ def getitem(x: TensorLike, subscript: object) -> Tensor:
     [1, 3]
     """
     node = as_node(x)
-    return wrap(read(node, parse(subscript, node.shape)))
+    row = _row(node, subscript) if type(subscript) is int and node.shape else None
+    return wrap(read(node, parse(subscript, node.shape)) if row is None else row)
+
+
+_RESHAPE: Final = Reshape()
+_START: Final = ops.constant(0, int64)
+
+
+def _row(x: Node, i: int) -> Node | None:
+    """``x[i]`` recorded directly, where nothing about it is out of the ordinary."""
+    size = x.shape[0]
+    if not isinstance(size, int) or size == 1 or not -size <= i < size:
+        return None
+    start = Node(SCALAR, (), (), int64)
+    start.value = i + size if i < 0 else i
+    rest, ndim = x.shape[1:], len(x.shape)
+    inputs = (x, start, *(_START,) * (ndim - 1))
+    return make(_RESHAPE, (make(_ones(ndim), inputs, (1, *rest), x.dtype),), rest, x.dtype)
+
+
+@functools.cache
+def _ones(ndim: int) -> Slice:
+    return Slice((1,) * ndim)
 
 
 # -- assigning -------------------------------------------------------------------------------------

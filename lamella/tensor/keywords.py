@@ -7,7 +7,6 @@ was meant when a name is not known. Calls without keywords pay one dictionary te
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -39,11 +38,8 @@ def with_synonyms(function: Function) -> Function:
     Traceback (most recent call last):
     lamella.errors.OptionError: [total] no option 'keepdms'; did you mean 'keepdims'? ...
     """
-    known = [
-        p.name
-        for p in inspect.signature(function).parameters.values()
-        if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
-    ]
+    code = function.__code__  # inspect.signature would take most of the time to import this package
+    known = list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
     names = frozenset(known)
 
     @functools.wraps(function)

@@ -178,6 +178,8 @@ def arithmetic(op: Primitive, builder: Builder, x: TensorLike, y: TensorLike) ->
             if a.tracked and gradient_mode.enabled:
                 node.tracked = True
             return wrap(node)
+        elif type(y) is int and dtype in _LIMITS:
+            return wrap(Node(op, (a, scalar_node(y, dtype, op.name)), a.shape, dtype))
     a, b = pair(op.name, x, y)
     if a.dtype is bool_ and op.name in _OF_BOOLS:
         builder = _OF_BOOLS[op.name]

@@ -73,9 +73,6 @@ class Trace(Protocol):
         """``tensor.grad`` is about to be set or accumulated into."""
 
     def backward(self, root: Node) -> None:
-        """``backward()`` is about to differentiate ``root``."""
-
-    def backward(self, root: Node) -> None:
         """``backward()`` is about to walk down from ``root``."""
 
 

@@ -82,8 +82,11 @@ def _size(total: Any, shape: tuple[int, ...]) -> Any:
 
 def _operator(function: Callable[[Any, Any], Tensor], reflected: bool = False) -> Any:
     """The method of a binary operator that gives way to other types' own."""
+    swap = reflected and function in (_arith.add, _arith.multiply)  # a number second is faster
 
     def method(self: Tensor, other: Any) -> Any:
+        if swap and (type(other) is float or type(other) is int):
+            return function(self, other)
         if other is None or isinstance(other, str | bytes | dict | set):
             return NotImplemented
         return function(other, self) if reflected else function(self, other)
