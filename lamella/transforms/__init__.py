@@ -1,7 +1,13 @@
-"""Transformations of functions: derivatives, batching, compilation. Each takes a function and returns one."""
+"""Transformations of functions: derivatives, batching, compilation; functions in and out."""
 from lamella.transforms.batching import vmap
 from lamella.transforms.derivatives import (
-    grad, hessian, jacfwd, jacrev, jvp, value_and_grad, vjp,
+    grad,
+    hessian,
+    jacfwd,
+    jacrev,
+    jvp,
+    value_and_grad,
+    vjp,
 )  # fmt: skip
 from lamella.transforms.jit import jit
 

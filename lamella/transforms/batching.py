@@ -1,7 +1,8 @@
 """``vmap``: a function of one example becomes a function of many.
 
-Input: a function, and which axes of its arguments and results run over examples. Output: a function. The function runs once, on placeholders of one
-example; its graph is then rewritten for all of them by each primitive's batching rule, so the cost is that of writing the batch by hand.
+Input: a function, and which axes of its arguments and results run over examples. Output: a
+function. The function runs once, on placeholders of one example; its graph is then rewritten for
+all of them by each primitive's batching rule, so the cost is that of writing the batch by hand.
 """
 from __future__ import annotations
 
@@ -12,12 +13,13 @@ from typing import Any
 from lamella import ops, tree
 from lamella.errors import OptionError, ShapeError, TraceError
 from lamella.graph.batch import batch
+from lamella.graph.forward import between
 from lamella.ir.dim import Size
 from lamella.ir.node import Node
 from lamella.tensor.core import TensorCore, node_of, wrap
-from lamella.tensor.pending import Trace, current_trace, set_trace
+from lamella.tensor.pending import Trace, current_trace, note, set_trace
 from lamella.tensor.tensor import Tensor
-from lamella.transforms.calls import Inputs, tensor_leaves
+from lamella.transforms.calls import Inputs, is_array, tensor_leaves
 
 __all__ = ["vmap"]
 
@@ -25,13 +27,17 @@ Axes = int | None | Sequence[Any] | dict[str, Any]
 
 
 class BatchTrace:
-    """Watches a function that runs for one example: its values cannot be looked at, and must not stay in outer tensors."""
+    """Watches a function that runs for one example.
+
+    Its values cannot be looked at, and must not stay in tensors from outside.
+    """
 
     def __init__(self, outer: Trace | None) -> None:
         self._outer = outer
         self._inner: set[int] = set()
-        self._alive: list[TensorCore] = []
+        self._alive: list[TensorCore] = []  # so that their ids stay their own
         self.rebound: list[tuple[TensorCore, Node]] = []
+        self.graded: list[tuple[TensorCore, TensorCore | None]] = []
 
     def touch(self, tensor: TensorCore) -> None:
         """Reads of outer tensors are the outer trace's business."""
@@ -48,12 +54,12 @@ class BatchTrace:
     def created(self, tensor: TensorCore) -> None:
         """The handle is the function's own."""
         self._inner.add(id(tensor))
-        self._alive.append(tensor)  # so that its id stays its own
+        self._alive.append(tensor)
         if self._outer is not None:
             self._outer.created(tensor)
 
     def value(self, tensor: TensorCore) -> None:
-        """Whatever the outer trace says; a placeholder has no value, which evaluation reports."""
+        """A placeholder has no value, which evaluation reports; else it is the outer trace's."""
         if self._outer is not None:
             self._outer.value(tensor)
 
@@ -63,9 +69,32 @@ class BatchTrace:
             self._outer.read_grad(tensor)
 
     def write_grad(self, tensor: TensorCore) -> None:
-        """Pass on."""
+        """Remember outer tensors whose gradients change."""
         if self._outer is not None:
             self._outer.write_grad(tensor)
+        if id(tensor) not in self._inner:
+            self.graded.append((tensor, None if tensor._leaf is None else tensor._leaf.grad))
+
+    def backward(self, root: Node) -> None:
+        """Pass on."""
+        if self._outer is not None:
+            self._outer.backward(root)
+
+    def settle(self, ones: set[Node]) -> bool:
+        """Undo changes of outer tensors to values of one example; whether there were any."""
+        found = False
+        for tensor, before in reversed(self.rebound):
+            if between([tensor.node], ones):
+                tensor.node, found = before, True
+            elif self._outer is None and tensor.node.value is None:
+                note(tensor)
+        for tensor, grad in reversed(self.graded):
+            leaf = tensor._leaf
+            if leaf is None or leaf.grad is None or leaf.grad is grad:
+                continue
+            if between([leaf.grad.node], ones):
+                leaf.grad, found = grad, True
+        return found
 
 
 def vmap(f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callable[..., Any]:
@@ -73,9 +102,11 @@ def vmap(f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callab
 
     Args:
         f: a function of trees of tensors for one example; it must not look at values.
-        in_axes: for each positional argument (or one for all) the axis that runs over examples, or None for an argument shared by
-            all; trees like an argument give an axis a leaf. Keyword arguments use axis 0.
-        out_axes: the axis that runs over examples in the results, one for all or a tree like the result.
+        in_axes: for each positional argument (or one for all) the axis that runs over examples, or
+            None for an argument shared by all; a container like an argument gives an axis for each
+            of its parts. Keyword arguments use axis 0.
+        out_axes: the axis that runs over examples in the results, one for all or a tree like the
+            result.
 
     Raises:
         ShapeError: if mapped axes differ in size, or an axis is out of range.
@@ -83,7 +114,8 @@ def vmap(f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callab
         TraceError: if ``f`` leaves a value of one example in a tensor from outside.
 
     >>> import lamella as lm
-    >>> vmap(lambda a, b: (a * b).sum(), in_axes=(0, None))(lm.ones((3, 2)), lm.asarray([1.0, 2.0])).tolist()
+    >>> f = vmap(lambda a, b: (a * b).sum(), in_axes=(0, None))
+    >>> f(lm.ones((3, 2)), lm.asarray([1.0, 2.0])).tolist()
     [3.0, 3.0, 3.0]
     """
 
@@ -94,6 +126,7 @@ def vmap(f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callab
         size = _batch_size(inputs.tensors, axes)
         many: dict[Node, Node] = {}
         handles: list[Tensor] = []
+        trace = BatchTrace(current_trace())
         for tensor, axis in zip(inputs.tensors, axes, strict=True):
             if axis is None:
                 handles.append(tensor)
@@ -103,107 +136,126 @@ def vmap(f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callab
             one.tracked = node.tracked
             many[one] = node
             handles.append(wrap(one))
-        trace = BatchTrace(current_trace())
-        for handle, axis in zip(handles, axes, strict=True):
-            if axis is not None:
-                trace.created(handle)
-        previous = set_trace(trace)
-        try:
-            given, named = inputs.with_tensors(handles)
-            result = f(*given, **named)
-        finally:
-            set_trace(previous)
-            _check_state(trace, set(many))
+            trace.created(handles[-1])
+        result = _run(f, inputs, handles, trace, set(many))
         leaves, structure = tensor_leaves("vmap", result)
-        found = batch([leaf.node for leaf in leaves], many, size)
+        found = batch([node_of(leaf) for leaf in leaves], many, size)
         return _place_out(found, structure, out_axes, size)
 
     return call
 
 
-def _check_state(trace: BatchTrace, ones: set[Node]) -> None:
-    """Outer tensors the function changed must not depend on an example."""
-    from lamella.graph.forward import between
-
-    for tensor, before in reversed(trace.rebound):
-        if between([tensor.node], ones):
-            tensor.node = before
-            raise TraceError(
-                f"[vmap] the function changed a tensor {list(before.shape)} from outside to a value of one example, and there are "
-                "many; return the value instead (a BatchNorm layer needs the whole batch: use it in eval mode, or GroupNorm)"
-            )
+def _run(
+    f: Callable[..., Any], inputs: Inputs, handles: Sequence[Tensor], trace: BatchTrace,
+    ones: set[Node],
+) -> Any:  # fmt: skip
+    """The function for one example; outer tensors keep no values of it."""
+    previous = set_trace(trace)
+    try:
+        args, options = inputs.with_tensors(handles)
+        result = f(*args, **options)
+    except BaseException:
+        set_trace(previous)
+        trace.settle(ones)
+        raise
+    set_trace(previous)
+    if trace.settle(ones):
+        raise TraceError(
+            "[vmap] the function changed a tensor (or gradient) from outside to a value of one "
+            "example, and there are many; return the value instead (a BatchNorm layer needs the "
+            "whole batch: use it in eval mode, or GroupNorm)"
+        )
+    return result
 
 
 def _to_front(node: Node, axis: int) -> Node:
-    return node if axis == 0 else ops.permute(node, (axis, *(a for a in range(node.ndim) if a != axis)))
+    if axis == 0:
+        return node
+    return ops.permute(node, (axis, *(a for a in range(node.ndim) if a != axis)))
 
 
-def _axes_of(in_axes: Axes, args: tuple[Any, ...], options: dict[str, Any], inputs: Inputs) -> list[int | None]:
+def _axes_of(
+    in_axes: Axes, args: tuple[Any, ...], options: dict[str, Any], inputs: Inputs
+) -> list[int | None]:
     """The mapped axis of each tensor, counted from the front."""
     if isinstance(in_axes, (list, tuple)):
         if len(in_axes) != len(args):
             raise OptionError(
-                f"[vmap] in_axes has {len(in_axes)} entries for {len(args)} positional arguments; give one for each, or one for all"
+                f"[vmap] in_axes has {len(in_axes)} entries for {len(args)} positional arguments; "
+                "give one for each, or one for all"
             )
         per_argument = list(in_axes)
     else:
         per_argument = [in_axes] * len(args)
-    spread = tuple(_spread(axes, value) for axes, value in zip(per_argument, args, strict=True))
-    flat = [axis for part in spread for axis in part]
-    flat += [0] * sum(tree.structure(value).count for value in options.values())
+    flat: list[int | None] = []
+    for axes, value in zip(per_argument, args, strict=True):
+        flat += _spread("in_axes", axes, value)
+    flat += [0] * tree.structure(options).count
     leaves = tree.leaves((args, options))
-    wanted = [axis for axis, leaf in zip(flat, leaves, strict=True) if _is_array(leaf)]
+    wanted = [axis for axis, leaf in zip(flat, leaves, strict=True) if is_array(leaf)]
     found: list[int | None] = []
     for axis, tensor in zip(wanted, inputs.tensors, strict=True):
         if axis is not None and not -tensor.ndim <= axis < tensor.ndim:
             raise ShapeError(
-                f"[vmap] axis {axis} of in_axes is out of range for an argument of shape {tensor.shape}; "
-                "choose one of its axes, or None to share it"
+                f"[vmap] axis {axis} of in_axes is out of range for an argument of shape "
+                f"{tensor.shape}; choose one of its axes, or None to share it"
             )
         found.append(None if axis is None else axis % tensor.ndim)
     return found
 
 
-def _is_array(leaf: object) -> bool:
-    return bool(Inputs((leaf,), floating=False).tensors)
-
-
-def _spread(axes: Any, value: Any) -> list[int | None]:
-    """One axis a leaf of ``value``: ``axes`` is an axis for all of it, or a tree like it."""
-    count = tree.structure(value).count
+def _spread(name: str, axes: Any, value: Any) -> list[int | None]:
+    """One axis a leaf: ``axes`` is an axis for all of ``value``, or a container of its form."""
     if axes is None or isinstance(axes, int):
-        return [axes] * count
-    entries, _ = tree.flatten(axes, is_leaf=lambda a: a is None)
-    if len(entries) != count:
-        raise OptionError(f"[vmap] in_axes {axes} does not fit an argument with {count} leaves; give an axis for each leaf")
-    return entries  # type: ignore[return-value]
+        return [axes] * tree.structure(value).count
+    entries, form = tree.flatten(axes, is_leaf=lambda part: part is not axes)
+    parts, other = tree.flatten(value, is_leaf=lambda part: part is not value)
+    if len(entries) != len(parts) or form.extra != other.extra or other.kind is None:
+        raise OptionError(
+            f"[vmap] {name} {axes} does not fit a value of structure {other}; give an axis for "
+            "each of its parts, or one for all"
+        )
+    return [axis for a, v in zip(entries, parts, strict=True) for axis in _spread(name, a, v)]
 
 
 def _batch_size(tensors: Sequence[Tensor], axes: Sequence[int | None]) -> Size:
     sizes = [t.shape[a] for t, a in zip(tensors, axes, strict=True) if a is not None]
     if not sizes:
-        raise OptionError("[vmap] no argument is mapped (in_axes is None for all of them); map at least one axis")
+        raise OptionError(
+            "[vmap] no argument is mapped (in_axes is None for all of them, or there is no tensor);"
+            " map at least one axis"
+        )
     if any(size != sizes[0] for size in sizes):
-        raise ShapeError(f"[vmap] the mapped axes have the sizes {sizes}, but every argument needs the same number of examples")
+        raise ShapeError(
+            f"[vmap] the mapped axes have the sizes {sizes}, but every argument needs the same "
+            "number of examples; correct in_axes or the arguments"
+        )
     return sizes[0]
 
 
-def _place_out(found: Sequence[tuple[Node, bool]], structure: tree.Structure, out_axes: Axes, size: Size) -> Any:
-    value = tree.unflatten(structure, range(len(found)))
-    axes = [0] * len(found) if out_axes == 0 else _spread(out_axes, value)
+def _place_out(
+    found: Sequence[tuple[Node, bool]], structure: tree.Structure, out_axes: Axes, size: Size
+) -> Any:
+    axes = _spread("out_axes", out_axes, tree.unflatten(structure, range(len(found))))
     results = []
     for (node, has_axis), axis in zip(found, axes, strict=True):
         if axis is None:
             if has_axis:
-                raise OptionError("[vmap] out_axes is None for a result that differs between examples; give it an axis")
+                raise OptionError(
+                    "[vmap] out_axes is None for a result that differs between examples; "
+                    "give it an axis"
+                )
             results.append(wrap(node))
             continue
         if not has_axis:
-            node = ops.broadcast_to(ops.reshape(node, (1, *node.shape)), (size, *node.shape))
+            shape = (size, *node.shape)
+            node = ops.broadcast_to(ops.reshape(node, (1, *node.shape)), shape)
         if not -node.ndim <= axis < node.ndim:
-            raise ShapeError(f"[vmap] out_axes {axis} is out of range for a result of shape {node.shape}; choose one of its axes")
-        axis %= node.ndim
+            raise ShapeError(
+                f"[vmap] out_axes {axis} is out of range for a result of shape {node.shape}; "
+                "choose one of its axes"
+            )
         order = list(range(1, node.ndim))
-        order.insert(axis, 0)
+        order.insert(axis % node.ndim, 0)
         results.append(wrap(node if axis == 0 else ops.permute(node, tuple(order))))
     return tree.unflatten(structure, results)

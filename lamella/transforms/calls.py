@@ -1,7 +1,8 @@
-"""What the transformations share: the tensors in a function's arguments and results, taken out and put back.
+"""What the transformations share: tensors in arguments and results, taken out and put back.
 
-Input: pytrees of tensors, arrays and other values. Output: their tensors in order, and like trees around other tensors. A module is a tree of its
-parameters and buffers, so it is an argument like any other.
+Input: pytrees of tensors, arrays and other values. Output: their tensors in order, and like trees
+around other tensors. A module is a tree of its parameters and buffers, so it is an argument like
+any other.
 """
 from __future__ import annotations
 
@@ -13,16 +14,18 @@ import numpy as np
 from lamella import tree
 from lamella.errors import DTypeError, OptionError
 from lamella.ir.node import Node
+from lamella.tensor.core import describe
 from lamella.tensor.creation import asarray
 from lamella.tensor.tensor import Tensor
 
-__all__ = ["Inputs", "argument_numbers", "only_number", "outputs_of", "tensor_leaves"]
+__all__ = ["Inputs", "argument_numbers", "is_array", "only_number", "outputs_of", "tensor_leaves"]
 
 
 class Inputs:
     """The tensors among the leaves of a value, to be replaced by others.
 
-    ``tensors`` are the leaves to transform by (floating point where ``floating``); ``with_tensors`` builds a like value.
+    ``tensors`` are the leaves to transform by (floating point where ``floating``);
+    ``with_tensors`` builds a like value.
     """
 
     def __init__(self, value: object, floating: bool) -> None:
@@ -34,8 +37,13 @@ class Inputs:
         ]  # fmt: skip
         self.tensors: list[Tensor] = [self._leaves[i] for i in self._places]
 
-    def with_tensors(self, tensors: Sequence[Any], others: Any = None) -> Any:
-        """A value like the original, with ``tensors`` in place of its own; ``others`` (if given) makes the other leaves."""
+    def with_tensors(
+        self, tensors: Sequence[Any], others: Callable[[Any], Any] | None = None
+    ) -> Any:
+        """A value like the original with ``tensors`` in place of its own.
+
+        ``others`` (if given) makes the other leaves.
+        """
         leaves = list(self._leaves)
         if others is not None:
             leaves = [others(leaf) for leaf in leaves]
@@ -44,10 +52,13 @@ class Inputs:
         return tree.unflatten(self.structure, leaves)
 
 
+def is_array(leaf: object) -> bool:
+    """Whether a leaf is a tensor, or is taken as one: arrays and Python floats are."""
+    return isinstance(leaf, (Tensor, np.ndarray, np.generic, float))
+
+
 def _as_tensor(leaf: Any) -> Any:
-    if isinstance(leaf, (np.ndarray, np.generic, float)) and not isinstance(leaf, bool):
-        return asarray(leaf)
-    return leaf
+    return asarray(leaf) if is_array(leaf) else leaf
 
 
 def tensor_leaves(name: str, value: object) -> tuple[list[Tensor], tree.Structure]:
@@ -61,8 +72,9 @@ def tensor_leaves(name: str, value: object) -> tuple[list[Tensor], tree.Structur
     for leaf, path in zip(found, tree.paths(value), strict=True):
         if not isinstance(leaf, Tensor):
             raise DTypeError(
-                f"[{name}] the function returned {type(leaf).__name__} at {path or 'its top'}, which cannot be transformed; "
-                "return tensors (other values as auxiliary output where has_aux=True)"
+                f"[{name}] the function returned {type(leaf).__name__} at {path or 'its top'}, "
+                "which cannot be transformed; return tensors (other values as auxiliary output "
+                "where has_aux=True)"
             )
     return found, structure
 
@@ -74,11 +86,18 @@ def only_number(name: str, value: object) -> Node:
         DTypeError: if it is not a floating-point tensor of one element.
     """
     found = _as_tensor(value)
-    if not isinstance(found, Tensor) or found.dtype.kind != "f" or any(size != 1 for size in found.shape):
-        what = f"{found.dtype.name}{list(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
+    if (
+        not isinstance(found, Tensor)
+        or found.dtype.kind != "f"
+        or any(size != 1 for size in found.shape)
+    ):
+        what = type(found).__name__
+        if isinstance(found, Tensor):
+            what = describe(found.shape, found.dtype)
         raise DTypeError(
-            f"[{name}] the function returned {what}, but a gradient needs a single floating-point number; "
-            "reduce it, as in .mean(), or use jacrev; give has_aux=True if it returns (value, auxiliary)"
+            f"[{name}] the function returned {what}, but a gradient needs a single floating-point "
+            "number; reduce it, as in .mean(), or use jacrev; give has_aux=True if it returns "
+            "(value, auxiliary)"
         )
     return found.node
 
@@ -93,8 +112,8 @@ def outputs_of(name: str, result: object, has_aux: bool) -> tuple[Any, Any]:
         return result, None
     if not isinstance(result, tuple) or len(result) != 2:
         raise OptionError(
-            f"[{name}] has_aux=True, but the function returned {type(result).__name__} instead of a pair; "
-            "return (value, auxiliary)"
+            f"[{name}] has_aux=True, but the function returned {type(result).__name__} instead of "
+            "a pair; return (value, auxiliary)"
         )
     return result
 
@@ -116,6 +135,3 @@ def argument_numbers(name: str, argnums: int | Sequence[int], count: int) -> tup
     if len(set(found)) != len(found):
         raise OptionError(f"[{name}] argnums={argnums} names an argument twice; name each once")
     return found
-
-
-Function = Callable[..., Any]

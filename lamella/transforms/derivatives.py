@@ -1,8 +1,10 @@
-"""Derivatives of functions: ``grad``, ``vjp``, ``jvp``, Jacobians and the Hessian, to any order and nested in any way.
+"""Derivatives of functions to any order: ``grad``, ``vjp``, ``jvp``, Jacobians and the Hessian.
 
-Input: a function of pytrees of tensors (modules among them). Output: a function. Each call runs the function on fresh marks of its arguments,
-so that derivatives by an argument never include its other uses; the derivative is a graph made from the graph that the run recorded.
-Arguments that the function changes in place (running statistics of a module) are changed for the caller too.
+Input: a function of pytrees of tensors (modules among them). Output: a function. Each call runs the
+function on fresh marks of its arguments, so that derivatives by an argument never include its other
+uses; the derivative is a graph made from the graph that the run recorded, so transformations nest
+in any way. Arguments that the function changes in place (running statistics of a module) are
+changed for the caller too.
 """
 from __future__ import annotations
 
@@ -11,16 +13,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lamella import ops, tree
-from lamella.errors import ShapeError
+from lamella.errors import DTypeError, ShapeError
 from lamella.graph import forward, reverse
 from lamella.ir.node import Node
-from lamella.tensor.core import node_of, wrap
+from lamella.tensor.core import describe, node_of, wrap
 from lamella.tensor.gradient import enable_grad
 from lamella.tensor.tensor import Tensor
 from lamella.transforms.batching import vmap
 from lamella.transforms.calls import (
-    Inputs, argument_numbers, only_number, outputs_of, tensor_leaves,
-)  # fmt: skip
+    Inputs,
+    argument_numbers,
+    only_number,
+    outputs_of,
+    tensor_leaves,
+)
 
 __all__ = ["grad", "hessian", "jacfwd", "jacrev", "jvp", "value_and_grad", "vjp"]
 
@@ -28,24 +34,41 @@ Function = Callable[..., Any]
 
 
 class Marked:
-    """Arguments whose floating-point tensors have fresh identities to differentiate by."""
+    """Arguments whose floating-point tensors have fresh identities to differentiate by.
 
-    def __init__(self, value: object) -> None:
+    Raises:
+        DTypeError: if there are none.
+    """
+
+    def __init__(self, name: str, value: object) -> None:
         self.inputs = Inputs(value, floating=True)
+        if not self.inputs.tensors:
+            kinds = ", ".join(sorted({_kind(leaf) for leaf in tree.leaves(value)})) or "nothing"
+            raise DTypeError(
+                f"[{name}] the arguments to differentiate by hold {kinds}, but no floating-point "
+                "tensor; pass floating-point tensors, or cast with .astype(lm.float32)"
+            )
         self.nodes = [_mark(node_of(t)) for t in self.inputs.tensors]
         self.handles = [wrap(node) for node in self.nodes]
         self.value = self.inputs.with_tensors(self.handles)
 
     def write_back(self) -> None:
         """What the function changed in place is changed in the caller's tensors."""
-        for original, handle, node in zip(self.inputs.tensors, self.handles, self.nodes, strict=True):
-            if handle.node is not node and isinstance(original, Tensor):
+        for original, handle, node in zip(
+            self.inputs.tensors, self.handles, self.nodes, strict=True
+        ):
+            if handle.node is not node:
                 original.rebind(handle.node)
 
     def like(self, nodes: Sequence[Node | None]) -> Any:
-        """A value like the arguments, of gradients: zeros where there is none, None for leaves that have none."""
-        found = [wrap(_zeros(m) if g is None else g) for g, m in zip(nodes, self.nodes, strict=True)]
-        return self.inputs.with_tensors(found, lambda leaf: leaf)
+        """A tree like the arguments, of gradients: zeros where nothing depends on a tensor."""
+        pairs = zip(nodes, self.nodes, strict=True)
+        found = [wrap(_zeros(mark) if node is None else node) for node, mark in pairs]
+        return self.inputs.with_tensors(found, _without_gradient)
+
+
+def _kind(leaf: object) -> str:
+    return describe(leaf.shape, leaf.dtype) if isinstance(leaf, Tensor) else type(leaf).__name__
 
 
 def _mark(node: Node) -> Node:
@@ -55,19 +78,28 @@ def _mark(node: Node) -> Node:
 
 
 def _zeros(node: Node) -> Node:
-    return ops.full(0.0, node.shape, node.dtype)
+    return ops.full(0, node.shape, node.dtype)
 
 
-def value_and_grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
-    """A function that returns ``(f(...), gradient)``, the gradient being a tree like the argument(s) ``argnums``.
+def _without_gradient(leaf: Any) -> Any:
+    """What stands for the gradient of a leaf that has none."""
+    return wrap(_zeros(leaf.node)) if isinstance(leaf, Tensor) else leaf
+
+
+def value_and_grad(
+    f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Function:
+    """A function that returns ``(f(...), gradient)``, a tree like the argument(s) ``argnums``.
 
     Args:
         f: returns a single floating-point number (or a pair of it and anything, with ``has_aux``).
         argnums: the positional argument(s) to differentiate by; a tuple gives a tuple of gradients.
+            Integers in them have gradient zero.
         has_aux: ``f`` returns ``(value, auxiliary)``; then so does the first part of the result.
 
     Raises:
-        DTypeError: if ``f`` does not return a single floating-point number.
+        DTypeError: if ``f`` does not return a single floating-point number, or the arguments
+            hold none.
 
     >>> import lamella as lm
     >>> value, g = value_and_grad(lambda x: (x * x).sum())(lm.asarray([1.0, 2.0]))
@@ -79,7 +111,7 @@ def value_and_grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool 
     def call(*args: Any, **options: Any) -> Any:
         numbers = argument_numbers("grad", argnums, len(args))
         with enable_grad():
-            marked = Marked(tuple(args[i] for i in numbers))
+            marked = Marked("grad", tuple(args[i] for i in numbers))
             given = list(args)
             for place, value in zip(numbers, marked.value, strict=True):
                 given[place] = value
@@ -96,7 +128,9 @@ def value_and_grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool 
 
 
 def grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
-    """A function that returns the gradient of ``f``: a tree like the argument(s) ``argnums`` (and aux, with ``has_aux``).
+    """A function that returns the gradient of ``f``, as :func:`value_and_grad` does.
+
+    With ``has_aux`` it returns ``(gradient, auxiliary)``.
 
     >>> import lamella as lm
     >>> grad(grad(lambda x: x ** 3))(lm.asarray(2.0)).item()
@@ -116,8 +150,11 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
     """``f(*primals)`` and the function that pulls cotangents of it back to the primals.
 
     Returns:
-        ``(out, pull)`` or ``(out, pull, aux)``; ``pull(cotangents)`` takes a tree like ``out`` and returns a tuple of trees
-        like ``primals``; it may be called any number of times.
+        ``(out, pull)`` or ``(out, pull, aux)``; ``pull(cotangents)`` takes a tree like ``out`` and
+        returns a tuple of trees like ``primals``; it may be called any number of times.
+
+    Raises:
+        DTypeError: if ``primals`` hold no floating-point tensor, or a result is no tensor.
 
     >>> import lamella as lm
     >>> out, pull = vjp(lambda x: x * x, lm.asarray([1.0, 3.0]))
@@ -125,23 +162,48 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
     [2.0, 6.0]
     """
     with enable_grad():
-        marked = Marked(primals)
+        marked = Marked("vjp", primals)
         value, aux = outputs_of("vjp", f(*marked.value), has_aux)
-    leaves, structure = tensor_leaves("vjp", value)
-    nodes = [leaf.node for leaf in leaves]
+        leaves, structure = tensor_leaves("vjp", value)
+    nodes = [node_of(leaf) for leaf in leaves]
     marked.write_back()
 
     def pull(cotangents: Any) -> Any:
-        given = _matching("vjp", cotangents, structure, nodes)
         with enable_grad():
+            given = _matching(cotangents, structure, nodes)
             return marked.like(reverse.vjp(nodes, given, marked.nodes))
 
     out = tree.unflatten(structure, [wrap(node) for node in nodes])
     return (out, pull, aux) if has_aux else (out, pull)
 
 
+def _matching(value: Any, structure: tree.Structure, nodes: Sequence[Node]) -> list[Node | None]:
+    """Cotangents as nodes of the outputs' dtypes; None for integers."""
+    leaves, form = tensor_leaves("vjp", value)
+    if form != structure:
+        raise ShapeError(
+            f"[vjp] cotangents of structure {form} for outputs of structure {structure}; "
+            "give a tree like the output"
+        )
+    found: list[Node | None] = []
+    for leaf, node in zip(leaves, nodes, strict=True):
+        if leaf.shape != node.shape:
+            raise ShapeError(
+                f"[vjp] a cotangent of shape {leaf.shape} for an output of shape {node.shape}; "
+                "they must agree"
+            )
+        found.append(ops.cast(node_of(leaf), node.dtype) if node.dtype.kind == "f" else None)
+    return found
+
+
 def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
-    """``f(*primals)`` and its directional derivative along ``tangents`` (a sequence of trees like ``primals``).
+    """``f(*primals)`` and its directional derivative along ``tangents``, trees like ``primals``.
+
+    Returns:
+        ``(out, tangent)`` or ``(out, tangent, aux)``. Tangents of integers do not matter.
+
+    Raises:
+        ShapeError: if tangents do not fit the primals.
 
     >>> import lamella as lm
     >>> out, tangent = jvp(lambda x: x * x, (lm.asarray(3.0),), (lm.asarray(1.0),))
@@ -149,17 +211,11 @@ def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: b
     6.0
     """
     with enable_grad():
-        marked = Marked(tuple(primals))
-        given = Inputs(tuple(tangents), floating=True)
-        if given.structure != marked.inputs.structure:
-            raise ShapeError(
-                f"[jvp] the tangents' structure {given.structure} is not that of the primals {marked.inputs.structure}; "
-                "give one tangent for each primal"
-            )
-        along = [node_of(t) for t in given.tensors]
+        marked = Marked("jvp", tuple(primals))
+        along = _tangents(marked, tuple(primals), tuple(tangents))
         value, aux = outputs_of("jvp", f(*marked.value), has_aux)
         leaves, structure = tensor_leaves("jvp", value)
-        nodes = [leaf.node for leaf in leaves]
+        nodes = [node_of(leaf) for leaf in leaves]
         found = forward.jvp(nodes, marked.nodes, along)
     marked.write_back()
     out = tree.unflatten(structure, [wrap(node) for node in nodes])
@@ -169,33 +225,46 @@ def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: b
     return (out, tangent, aux) if has_aux else (out, tangent)
 
 
-def _matching(name: str, value: Any, structure: tree.Structure, nodes: Sequence[Node]) -> list[Node | None]:
-    leaves, form = tensor_leaves(name, value)
-    if form != structure:
+def _tangents(marked: Marked, primals: object, tangents: object) -> list[Node]:
+    """One tangent for each mark, in its dtype."""
+    leaves, form = tree.flatten(tangents)
+    if form != marked.inputs.structure:
         raise ShapeError(
-            f"[{name}] cotangents of structure {form} for outputs of structure {structure}; give a tree like the output"
+            f"[jvp] the tangents' structure {form} is not that of the primals "
+            f"{marked.inputs.structure}; give one tangent for each primal"
         )
-    found: list[Node | None] = []
-    for leaf, node in zip(leaves, nodes, strict=True):
-        if leaf.shape != node.shape:
-            raise ShapeError(f"[{name}] a cotangent of shape {leaf.shape} for an output of shape {node.shape}; they must agree")
-        found.append(ops.cast(node_of(leaf), node.dtype) if node.dtype.kind == "f" else None)
+    floating = Inputs(primals, floating=True)
+    numbers = floating.with_tensors([True] * len(floating.tensors), lambda leaf: False)
+    wanted = [t for t, need in zip(leaves, tree.leaves(numbers), strict=True) if need]
+    found: list[Node] = []
+    for value, mark in zip(wanted, marked.nodes, strict=True):
+        (tensor,), _ = tensor_leaves("jvp", float(value) if isinstance(value, int) else value)
+        node = node_of(tensor)
+        if node.shape != mark.shape:
+            raise ShapeError(
+                f"[jvp] a tangent of shape {node.shape} for a primal of shape {mark.shape}; "
+                "they must agree"
+            )
+        found.append(ops.cast(node, mark.dtype))
     return found
 
 
+# -- Jacobians -------------------------------------------------------------------------------------
 def _basis(x: Tensor) -> Tensor:
     """The unit tensors of ``x``'s shape, stacked along a leading axis of ``x.size``."""
     count = 1
     for size in x.shape:
         count *= size
-    rows, columns = ops.iota((count, count), 0, x.dtype), ops.iota((count, count), 1, x.dtype)
-    one = ops.cast(ops.equal(rows, columns), x.dtype)
-    return wrap(ops.reshape(one, (count, *x.shape)))
+    rows = ops.iota((count, count), 0, x.dtype)
+    one = ops.equal(rows, ops.iota((count, count), 1, x.dtype))
+    return wrap(ops.reshape(ops.cast(one, x.dtype), (count, *x.shape)))
 
 
 def jacrev(f: Function, argnums: int = 0) -> Function:
-    """The Jacobian of ``f`` by argument ``argnums``, a row at a time by reverse mode: for each output leaf of shape ``O``
-    and input leaf of shape ``I`` a tensor of shape ``O + I``. Best where outputs are fewer than inputs.
+    """The Jacobian of ``f`` by argument ``argnums``, a row at a time by reverse mode.
+
+    A tree like the output of trees like the argument: for an output leaf of shape ``O`` and an
+    input leaf of shape ``I`` a tensor of shape ``O + I``. Best where outputs are fewer than inputs.
 
     >>> import lamella as lm
     >>> jacrev(lambda x: x * x)(lm.asarray([1.0, 2.0])).tolist()
@@ -211,21 +280,23 @@ def jacrev(f: Function, argnums: int = 0) -> Function:
 
         out, pull = vjp(one, args[number])
         leaves, structure = tensor_leaves("jacrev", out)
+
+        def row(seed: Tensor, i: int) -> Any:
+            seeds = [seed if j == i else wrap(_zeros(o.node)) for j, o in enumerate(leaves)]
+            return pull(tree.unflatten(structure, seeds))[0]
+
         rows = []
         for i, leaf in enumerate(leaves):
-            def row(seed: Tensor, i: int = i) -> Any:
-                seeds = [seed if j == i else wrap(_zeros(o.node)) for j, o in enumerate(leaves)]
-                return pull(tree.unflatten(structure, seeds))[0]
-
-            many = vmap(row)(_basis(leaf))
-            rows.append(tree.map(lambda g, leaf=leaf: g.reshape((*leaf.shape, *g.shape[1:])), many))
-        return tree.unflatten(structure, rows) if len(rows) != 1 or structure.count != 1 else rows[0]
+            many = vmap(functools.partial(row, i=i))(_basis(leaf))
+            shape = leaf.shape
+            rows.append(tree.map(lambda g, s=shape: g.reshape((*s, *g.shape[1:])), many))
+        return tree.unflatten(structure, rows)
 
     return call
 
 
 def jacfwd(f: Function, argnums: int = 0) -> Function:
-    """The Jacobian of ``f`` as ``jacrev`` gives it, a column at a time by forward mode; for one tensor argument.
+    """The Jacobian of ``f`` as :func:`jacrev` gives it, a column at a time by forward mode.
 
     Best where inputs are fewer than outputs.
 
@@ -237,20 +308,28 @@ def jacfwd(f: Function, argnums: int = 0) -> Function:
     @functools.wraps(f)
     def call(*args: Any, **options: Any) -> Any:
         (number,) = argument_numbers("jacfwd", argnums, len(args))
-        inputs = Inputs((args[number],), floating=True)
+        marked = Marked("jacfwd", (args[number],))
+        inputs = marked.inputs
         leaves = inputs.tensors
 
-        def column(i: int) -> Any:
-            def along(direction: Tensor) -> Any:
-                tangents = [direction if j == i else wrap(_zeros(node_of(x))) for j, x in enumerate(leaves)]
-                given = inputs.with_tensors(tangents)
-                return jvp(lambda x: f(*args[:number], x, *args[number + 1 :], **options), (args[number],), given)[1]
+        def along(direction: Tensor, i: int) -> Any:
+            tangents = [
+                direction if j == i else wrap(_zeros(x.node)) for j, x in enumerate(leaves)
+            ]
+            given = inputs.with_tensors(tangents)
+            return jvp(
+                lambda x: f(*args[:number], x, *args[number + 1 :], **options),
+                inputs.with_tensors(leaves), given,
+            )[1]  # fmt: skip
 
-            many = vmap(along)(_basis(leaves[i]))
-            shape = leaves[i].shape
-            return tree.map(lambda g: _columns_last(g, shape), many)
-
-        return inputs.with_tensors([column(i) for i in range(len(leaves))])[0]
+        columns: list[list[Tensor]] = []
+        for i, leaf in enumerate(leaves):
+            many = vmap(functools.partial(along, i=i))(_basis(leaf))
+            found, structure = tensor_leaves("jacfwd", many)
+            columns.append([_columns_last(each, leaf.shape) for each in found])
+        return tree.unflatten(
+            structure, [inputs.with_tensors(parts)[0] for parts in zip(*columns, strict=True)]
+        )
 
     return call
 
@@ -263,7 +342,7 @@ def _columns_last(many: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def hessian(f: Function, argnums: int = 0) -> Function:
-    """The matrix of second derivatives of a scalar function: for leaves of shapes ``I`` and ``J`` a tensor ``I + J``.
+    """The second derivatives of a scalar function: for leaves of shapes ``I``, ``J`` an ``I + J``.
 
     Forward over reverse: the Jacobian of the gradient.
 

@@ -161,9 +161,9 @@ class Entry:
             grad = None if leaf is None else leaf.grad
             if slot.was_read and (slot.before is None) != (grad is None):
                 return "a gradient was None and is not, or the reverse"
-            if leaf is not None and (leaf.hooks or slot.hooks):
-                if tuple(leaf.hooks.values()) != slot.hooks:
-                    return "a tensor's gradient hooks have changed"
+            hooks = tuple(leaf.hooks.values()) if leaf is not None and leaf.hooks else ()
+            if hooks != slot.hooks:
+                return "a tensor's gradient hooks have changed"
         for i, _ in self._gradient_inputs:
             changed = _unlike(handles[i], self._inputs[i], False)
             if changed is not None:
@@ -241,7 +241,7 @@ class Run:
         self.graphs: dict[int, Graph] = {}
         if entry._graphs:
             self.before = tuple([handle.node for handle in handles])
-            if any([node.tracked for node in self.before]):
+            if any(node.tracked for node in self.before):
                 self.graphs = entry._graphs
 
     def node(self, which: int | Node) -> Node:

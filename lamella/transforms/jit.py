@@ -13,7 +13,7 @@ import inspect
 import threading
 import types
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from lamella.config import config
@@ -45,7 +45,7 @@ class Jit:
         self._dynamic = _positions(f, self._given)
         self._entries: dict[tuple[object, ...], list[Entry]] = {}
         self._lock = threading.RLock()
-        self._last: dict[str, str] = {}  # the arguments that were traced last, in words
+        self._described: list[dict[str, str]] = []  # the arguments traced lately, in words
         self.programs = 0
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
@@ -103,9 +103,10 @@ class Jit:
         with self._lock:
             reason = None
             for entry in reversed(self._entries.get(call.key, ())):
-                reason = entry.misfit(call.tensors)
-                if reason is None:
+                found = entry.misfit(call.tensors)
+                if found is None:
                     return entry
+                reason = reason or found  # the newest program's says most
             return self._trace(call, reason)
 
     def _trace(self, call: Call, reason: str | None) -> Entry:
@@ -115,8 +116,8 @@ class Jit:
         entry = Entry(recording, environment, call.tensors)
         self.programs += 1
         described = call.described()
-        reason = reason or _difference(self._last, described)
-        self._last = described
+        reason = reason or _difference(self._described, described)
+        self._described = [*self._described[-MANY:], described]
         if config.debug >= 1:
             print(f"jit {self._name}: traced ({reason})")  # noqa: T201
         if self.programs == MANY + 1:
@@ -136,14 +137,18 @@ class Jit:
         entries[key] = [*entries.get(key, ())[-MOST:], entry]
 
 
-def _difference(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """The first argument that differs from those traced before."""
+def _difference(before: Sequence[Mapping[str, str]], now: Mapping[str, str]) -> str:
+    """The first argument that differs from those traced before, the most similar of them."""
     if not before:
         return "first call"
-    for path in {**before, **now}:
-        old, new = before.get(path, "absent"), now.get(path, "absent")
-        if old != new:
-            return f"{path} was {old} and is {new}"
+
+    def changes(old: Mapping[str, str]) -> list[str]:
+        return [path for path in {**old, **now} if old.get(path) != now.get(path)]
+
+    nearest = min(reversed(before), key=lambda old: len(changes(old)))
+    for path in changes(nearest):
+        old, new = nearest.get(path, "absent"), now.get(path, "absent")
+        return f"{path} was {old} and is {new}"
     return "arguments of another structure"
 
 

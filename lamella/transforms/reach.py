@@ -31,6 +31,7 @@ PLAIN = (bool, int, float, complex, str, bytes, type(None), range, slice, type(.
 DEEP = 64  # attributes and items are followed this far
 ARRAY = 1 << 20  # bytes of an array whose content is compared at each call
 _CONTAINERS = (list, tuple, set, frozenset, deque)
+_NAMESPACES = {"types", "argparse"}  # modules whose objects are plain bags of settings
 _DYNAMIC = {"getattr", "vars", "__dict__", "attrgetter"}
 _TABLES = {"_parameters", "_buffers", "_modules", "_not_saved", "_hooks", "_pre_hooks"}
 _PACKAGE = __name__.split(".")[0]
@@ -186,7 +187,10 @@ class Walk:
         self.contents.append((content, self.seen[path]))
 
     def _container(self, value: Any, path: Path, depth: int, watched: bool) -> None:
-        self.seen[f"{path} length"] = (type(value).__name__, len(value))
+        size: object = len(value)
+        if isinstance(value, dict):
+            size = ", ".join([repr(k) if isinstance(k, PLAIN) else "#" for k in value])
+        self.seen[f"{path} size"] = (type(value).__name__, size)
         guard = getattr(type(value), "jit_guard", None)
         if guard is not None:
             self.seen[f"{path} settings"] = repr(guard(value))
@@ -220,6 +224,7 @@ class Walk:
             if not is_library(value.__name__):
                 self._named(vars(value), self.names, f"{value.__name__}.")
         elif isinstance(value, type):
+            del self._done[id(value)]
             self._class(value, path)
         elif isinstance(value, functools.partial):
             parts = (value.func, value.args, value.keywords)
@@ -273,23 +278,29 @@ class Walk:
                 own = not library and name not in _TABLES
                 self.value(item, f"{path}.{name}", depth + 1, watched=own)
             return
-        everything = not is_library(kind.__module__) and (
-            bool(_DYNAMIC & self.names) or dataclasses.is_dataclass(kind)
-        )
+        everything = self._by_any_name(kind)
         names = tuple(name for name in held if everything or name in self.names)
         ids = ids_of(held[name] for name in names)
         self.contents.append((lambda: (len(held), ids_of(map(held.get, names))), (len(held), ids)))
         for name in names:
             self.value(held[name], f"{path}.{name}", depth + 1)
 
+    def _by_any_name(self, kind: type) -> bool:
+        """Whether code may read attributes that it does not mention by name."""
+        if is_library(kind.__module__) and kind.__module__ not in _NAMESPACES:
+            return False
+        return bool(_DYNAMIC & self.names) or dataclasses.is_dataclass(kind)
+
     def _slots(self, value: object, path: Path, depth: int) -> None:
         """Attributes of an object without a ``__dict__``."""
         kind = type(value)
         if is_library(kind.__module__):
             return
+        everything = self._by_any_name(kind)
         names = tuple(
             name for base in kind.__mro__ for name, member in vars(base).items()
-            if isinstance(member, types.MemberDescriptorType) and name in self.names
+            if isinstance(member, types.MemberDescriptorType)
+            and (everything or name in self.names)
         )  # fmt: skip
 
         def items() -> list[object]:

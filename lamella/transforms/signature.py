@@ -150,10 +150,7 @@ class Call:
 
 
 def _is_flat(args: tuple[Any, ...]) -> bool:
-    for value in args:  # faster than all() of a generator
-        if not isinstance(value, _FLAT):
-            return False
-    return True
+    return not [value for value in args if not isinstance(value, _FLAT)]
 
 
 def _tensor_of(array: Any) -> TensorCore:

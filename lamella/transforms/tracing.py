@@ -18,7 +18,7 @@ from weakref import ref
 from lamella import tree
 from lamella.errors import TraceError
 from lamella.ir.dim import Shape
-from lamella.ir.node import Node
+from lamella.ir.node import Node, topological
 from lamella.ops.leaf import placeholder
 from lamella.tensor import pending, random
 from lamella.tensor.core import Leaf, TensorCore, describe, owners
@@ -173,6 +173,18 @@ class JitTrace:
         self.touch(tensor)
         self._slot(tensor, read=False)
 
+    def backward(self, root: Node) -> None:
+        """Refuse what ``backward()`` outside would go on through."""
+        below = set(topological([root]))
+        for o in self.outsides.values():
+            if o.original.tracked and not o.required and o.placeholder in below:
+                what = describe(o.original.shape, o.original.dtype)
+                raise TraceError(
+                    f"[jit] the function calls backward() and uses a tensor {what} computed "
+                    "outside from others that require gradients, which backward() inside cannot "
+                    "reach; pass x.detach(), or compute it inside"
+                )
+
     def _slot(self, tensor: TensorCore, read: bool) -> None:
         outside = self.outsides.get(id(tensor))
         if outside is None or id(tensor) in self.slots:
@@ -268,18 +280,5 @@ def _finish(trace: JitTrace, leaves: Sequence[Any], structure: tree.Structure) -
     is_step = any(node is not None for _, node in gradients) or any(
         o.required or o.parent is not None for o, _, _ in states
     )
-    if is_step:
-        _check_history(outsides)
     slots = list(trace.slots.values())
     return Recording(outsides, result, structure, states, gradients, slots, is_step)
-
-
-def _check_history(outsides: Sequence[Outside]) -> None:
-    for o in outsides:
-        if o.original.tracked and not o.required:
-            what = describe(o.original.shape, o.original.dtype)
-            raise TraceError(
-                f"[jit] the function calls backward() and uses a tensor {what} computed outside "
-                "from others that require gradients, which backward() inside cannot reach; "
-                "pass x.detach(), or compute it inside"
-            )
