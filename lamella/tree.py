@@ -125,7 +125,8 @@ def _find_kind(cls: type) -> Kind | None:
         kind = Kind(lambda value: value.tree_flatten(), unflatten_class, _method_name)
     elif issubclass(cls, tuple) and hasattr(cls, "_fields"):
         fields: tuple[str, ...] = cls._fields
-        kind = Kind(lambda v: (v, fields), lambda extra, children: cls(*children), _attribute)
+        build: Callable[..., object] = cls
+        kind = Kind(lambda v: (v, fields), lambda extra, children: build(*children), _attribute)
     elif issubclass(cls, dict) and cls.__init__ in (dict.__init__, OrderedDict.__init__):
         kind = Kind(
             _flatten_dict, lambda keys, children: cls(zip(keys, children, strict=True)), _keyed
@@ -330,7 +331,7 @@ def dataclass(cls: Class) -> Class:
 
 
 def _from_fields(cls: type, names: tuple[str, ...], children: Children) -> object:
-    made = object.__new__(cls)
+    made: object = object.__new__(cls)
     for name, child in zip(names, children, strict=True):
         object.__setattr__(made, name, child)
     return made

@@ -185,7 +185,7 @@ def empty(
     """
     return zeros(
         _sizes("empty", sizes, shape), dtype=dtype, requires_grad=requires_grad, device=device
-    )  # type: ignore[no-any-return]
+    )
 
 
 @with_synonyms

@@ -9,7 +9,7 @@ alive until its deleter runs. CPU memory only; strided memory that comes in is c
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -63,7 +63,7 @@ _api.PyCapsule_SetName.argtypes = (ctypes.py_object, ctypes.c_char_p)
 _lent: Final[dict[int, tuple[Any, ...]]] = {}  # address of a managed tensor -> what it needs alive
 
 
-@_Deleter
+@_Deleter  # type: ignore[untyped-decorator]
 def _give_back(address: int) -> None:
     _lent.pop(address, None)
 
@@ -77,7 +77,7 @@ _raw_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char
 )
 
 
-@_RawDestructor
+@_RawDestructor  # type: ignore[untyped-decorator]
 def _drop_capsule(capsule: int) -> None:
     """A capsule nobody took: forget what it lent."""
     for name in (_PLAIN, _VERSIONED):
@@ -175,7 +175,7 @@ def node_from_dlpack(source: Any, copy: bool = False) -> Node:
     """
     capsule = _ask(source) if hasattr(source, "__dlpack__") else source
     if _api.PyCapsule_IsValid(capsule, _VERSIONED):
-        name, layout = _VERSIONED, _ManagedVersioned
+        name, layout = _VERSIONED, cast(Any, _ManagedVersioned)
     elif _api.PyCapsule_IsValid(capsule, _PLAIN):
         name, layout = _PLAIN, _Managed
     else:

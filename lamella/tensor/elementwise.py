@@ -9,11 +9,13 @@ function.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from lamella import ops
 from lamella.dtypes import int64
 from lamella.errors import OptionError
+from lamella.ir.node import Node
 from lamella.tensor.core import TensorCore, wrap
 from lamella.tensor.operands import (
     TensorLike,
@@ -115,13 +117,17 @@ def fmod(x: TensorLike, y: TensorLike) -> Tensor:
     return wrap(ops.where(ops.less(a, ops.constant(0, a.dtype)), ops.negative(size), size))
 
 
-_POWERS: Final = {
+_POWERS: Final[dict[float, Callable[[Node], Node]]] = {
     1: lambda x: x,
     2: ops.square,
     3: lambda x: ops.multiply(ops.square(x), x),
     4: lambda x: ops.square(ops.square(x)),
 }
-_FLOAT_POWERS: Final = {0.5: ops.sqrt, -0.5: ops.rsqrt, -1.0: ops.reciprocal}
+_FLOAT_POWERS: Final[dict[float, Callable[[Node], Node]]] = {
+    0.5: ops.sqrt,
+    -0.5: ops.rsqrt,
+    -1.0: ops.reciprocal,
+}
 
 
 def pow(x: TensorLike, y: TensorLike) -> Tensor:

@@ -20,7 +20,7 @@ from lamella.ops.base import Array
 from lamella.ops.leaf import DATA
 from lamella.runtime.buffer import empty, from_numpy
 
-__all__ = ["node_from_array", "node_from_data", "python_dtype"]
+__all__ = ["integer_range", "node_from_array", "node_from_data", "python_dtype"]
 
 
 def node_from_array(array: Array, dtype: DType | None = None, copy: bool = True) -> Node:
@@ -55,6 +55,18 @@ def python_dtype(leaf: object) -> DType:
     (lamella.bool, lamella.int64, lamella.float32)
     """
     return default_float() if isinstance(leaf, float) else as_dtype(type(leaf))
+
+
+def integer_range(dtype: DType) -> tuple[int, int]:
+    """The least and the largest number of an integer element type.
+
+    >>> from lamella.dtypes import int8
+    >>> integer_range(int8)
+    (-128, 127)
+    """
+    if dtype.kind == "u":
+        return 0, 2**dtype.bits - 1
+    return -(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1
 
 
 def _check_nested(data: object, path: str = "") -> tuple[int, ...]:
@@ -115,13 +127,13 @@ def _check_range(array: Array, dtype: DType) -> None:
     """Raise unless integers fit an integer element type."""
     if dtype.kind not in "iu" or array.dtype.kind not in "iu" or not array.size:
         return
-    limits = np.iinfo(dtype.numpy)
+    least, most = integer_range(dtype)
     low, high = int(array.min()), int(array.max())
-    if low < limits.min or high > limits.max:
+    if low < least or high > most:
         raise OptionError(
-            f"[tensor] {low if low < limits.min else high} does not fit {dtype.name}, whose range "
+            f"[tensor] {low if low < least else high} does not fit {dtype.name}, whose range "
             "is "
-            f"{limits.min} to {limits.max}; choose a wider dtype"
+            f"{least} to {most}; choose a wider dtype"
         )
 
 

@@ -203,7 +203,7 @@ class At:
 
     def get(self) -> Tensor:
         """The elements."""
-        return getitem(self._tensor, self._subscript)  # type: ignore[arg-type]
+        return getitem(self._tensor, self._subscript)
 
     def set(self, value: TensorLike) -> Tensor:
         """With the elements replaced; of repeated indices the last wins."""

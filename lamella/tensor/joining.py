@@ -17,7 +17,7 @@ from lamella.errors import OptionError, ShapeError, did_you_mean
 from lamella.ir.dim import Size
 from lamella.ir.node import Node
 from lamella.tensor.axes import axis_of, shape_of
-from lamella.tensor.core import TensorCore, wrap
+from lamella.tensor.core import TensorCore, value_of, wrap
 from lamella.tensor.host import node_from_array
 from lamella.tensor.keywords import with_synonyms
 from lamella.tensor.operands import TensorLike, as_node, cast, scalar_node
@@ -178,7 +178,7 @@ def chunk(x: TensorLike, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
     extent = int(node.shape[axis_of("chunk", axis, node.shape)])
     if chunks < 1:
         raise ShapeError(f"[chunk] {chunks} pieces; ask for at least one")
-    return split(wrap(node), max(1, -(-extent // chunks)), axis=axis)  # type: ignore[no-any-return]
+    return split(wrap(node), max(1, -(-extent // chunks)), axis=axis)
 
 
 @with_synonyms
@@ -265,7 +265,7 @@ def repeat_interleave(
         spaced = ops.reshape(node, (*outer, size, 1, *inner))
         spread = ops.broadcast_to(spaced, (*outer, size, repeats, *inner))
         return wrap(ops.reshape(spread, (*outer, size * repeats, *inner)))
-    counts = np.asarray(repeats.numpy() if isinstance(repeats, TensorCore) else repeats)  # type: ignore[attr-defined]
+    counts = value_of(repeats, "repeat") if isinstance(repeats, TensorCore) else np.asarray(repeats)
     if counts.size not in (1, size) or counts.dtype.kind not in "iu" or (counts < 0).any():
         raise ShapeError(
             f"[repeat] {counts.size} repeats for axis {place} of {node.shape}; give one whole "
@@ -325,7 +325,7 @@ def pad(
 
     for axis, amount in enumerate(amounts):
         if amount != (0, 0):
-            places = np.pad(np.arange(int(node.shape[axis])), amount, mode=mode)  # type: ignore[call-overload]
+            places = np.pad(np.arange(int(node.shape[axis])), amount, mode=mode)
             node = take_node(node, node_from_array(places.astype(np.int64)), axis)
     return wrap(node)
 

@@ -298,4 +298,4 @@ def norm(
     if isinstance(ord, str) and ord != "fro":
         raise OptionError(f"[norm] no norm {ord!r}; known: numbers and 'fro'")
     order = 2.0 if ord is None or isinstance(ord, str) else ord
-    return vector_norm(x, axis=axis, keepdims=keepdims, ord=order)  # type: ignore[no-any-return]
+    return vector_norm(x, axis=axis, keepdims=keepdims, ord=order)

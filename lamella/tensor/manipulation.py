@@ -134,7 +134,7 @@ def expand_dims(x: TensorLike, axis: int | Sequence[int] = 0) -> Tensor:
     """
     node = as_node(x)
     wanted = tuple(axis) if isinstance(axis, tuple | list) else (axis,)
-    places = [axis_of("expand_dims", a, node.shape, len(wanted)) for a in wanted]  # type: ignore[arg-type]
+    places = [axis_of("expand_dims", a, node.shape, len(wanted)) for a in wanted]
     if len(set(places)) != len(places):
         raise ShapeError(f"[expand_dims] axes {axis} name a place twice; name each once")
     sizes: list[Size] = list(node.shape)
@@ -251,7 +251,7 @@ def common_shape(name: str, *shapes: Shape) -> Shape:
     """
     result: list[Size] = []
     for shape in shapes:
-        result = [1] * (len(shape) - len(result)) + result
+        result = [*[1] * (len(shape) - len(result)), *result]
         for axis in range(-len(shape), 0):
             if result[axis] == 1:
                 result[axis] = shape[axis]
@@ -364,7 +364,7 @@ def roll(x: TensorLike, shift: int | Sequence[int], axis: Axes = None) -> Tensor
     if len(shifts) != len(axes):
         raise ShapeError(f"[roll] {len(shifts)} shifts for {len(axes)} axes; give one for each")
     for each, by in zip(axes, shifts, strict=True):
-        node = _roll_node(node, by, axis_of("roll", each, node.shape))  # type: ignore[arg-type]
+        node = _roll_node(node, by, axis_of("roll", each, node.shape))
     return wrap(node)
 
 

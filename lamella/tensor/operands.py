@@ -22,7 +22,7 @@ from lamella.ir.node import Node, gradient_mode
 from lamella.ops.base import PRIMITIVES, Primitive
 from lamella.ops.leaf import SCALAR
 from lamella.tensor.core import TensorCore, node_of, wrap
-from lamella.tensor.host import node_from_data, python_dtype
+from lamella.tensor.host import integer_range, node_from_data, python_dtype
 from lamella.tensor.pending import traces
 
 if TYPE_CHECKING:
@@ -36,12 +36,10 @@ __all__ = [
 ]  # fmt: skip
 
 Scalar = bool | int | float
-TensorLike = Union["Tensor", "npt.NDArray[Any]", Scalar, Sequence[Any]]
+TensorLike = Union[TensorCore, "npt.NDArray[Any]", Scalar, Sequence[Any]]
 Builder = Callable[..., Node]
 
-_LIMITS: Final = {
-    d: (int(np.iinfo(d.numpy).min), int(np.iinfo(d.numpy).max)) for d in dtypes.INTEGERS
-}
+_LIMITS: Final = {d: integer_range(d) for d in dtypes.INTEGERS}
 _OF_BOOLS: Final[dict[str, Builder]] = {
     "add": ops.bitwise_or, "maximum": ops.bitwise_or,
     "multiply": ops.bitwise_and, "minimum": ops.bitwise_and,

@@ -197,7 +197,7 @@ def uniform(
     kind = _float_dtype("uniform", dtype)
     node = _unit(key, shape_of("uniform", shape), kind)
     width = high - low if isinstance(low, int | float) and isinstance(high, int | float) else (
-        wrap(as_node(high, node.dtype)) - low  # type: ignore[operator]
+        wrap(as_node(high, node.dtype)) - low
     )  # fmt: skip
     return wrap(_affine(node, width, low, kind))
 
@@ -283,7 +283,7 @@ def _quantiles(low: float, high: float, below: float, above: float) -> np.ndarra
 @with_synonyms
 def randint(
     low: int,
-    high: int | None = None,
+    high: Any = None,
     shape: Any = (),
     dtype: object = int64,
     key: Source = None,
@@ -300,8 +300,8 @@ def randint(
     """
     kind = as_dtype(dtype)
     if high is not None and not isinstance(high, int):
-        high, shape = None, high
-    start, stop = (0, low) if high is None else (low, high)
+        high, shape = None, high  # randint(10, (2, 3))
+    start, stop = (0, low) if high is None else (low, int(high))
     if not start < stop or stop - start > 2**32 or not kind.is_integer:
         raise OptionError(
             f"[randint] integers of type {kind.name} in [{start}, {stop}): the interval must hold "

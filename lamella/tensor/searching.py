@@ -171,7 +171,7 @@ def gather(x: TensorLike, dim: int, index: TensorLike) -> Tensor:
     >>> gather([[10, 20], [30, 40]], 1, [[1], [0]]).tolist()
     [[20], [30]]
     """
-    return take_along_axis(x, index, axis=dim)  # type: ignore[no-any-return]
+    return take_along_axis(x, index, axis=dim)
 
 
 @with_synonyms
@@ -199,7 +199,7 @@ def scatter(x: TensorLike, dim: int, index: TensorLike, src: TensorLike) -> Tens
     >>> scatter([[1, 2]], 1, [[1]], [[9]]).tolist()
     [[1, 9]]
     """
-    return put_along_axis(x, index, src, axis=dim)  # type: ignore[no-any-return]
+    return put_along_axis(x, index, src, axis=dim)
 
 
 def scatter_add(x: TensorLike, dim: int, index: TensorLike, src: TensorLike) -> Tensor:
@@ -208,7 +208,7 @@ def scatter_add(x: TensorLike, dim: int, index: TensorLike, src: TensorLike) -> 
     >>> scatter_add([0, 0], 0, [1, 1], [2, 3]).tolist()
     [0, 5]
     """
-    return put_along_axis(x, index, src, axis=dim, mode="add")  # type: ignore[no-any-return]
+    return put_along_axis(x, index, src, axis=dim, mode="add")
 
 
 def bincount(x: TensorLike, weights: TensorLike | None = None, minlength: int = 0) -> Tensor:
@@ -252,7 +252,8 @@ def unique(
     >>> unique([3, 1, 3]).tolist()
     [1, 3]
     """
-    found = np.unique(
+    distinct: Any = np.unique
+    found = distinct(
         _host(x, "unique"), return_inverse=return_inverse, return_counts=return_counts, axis=axis
     )
     if isinstance(found, tuple):

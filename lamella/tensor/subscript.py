@@ -234,7 +234,7 @@ def is_single_mask(subscript: object, shape: Shape) -> bool:
             and shape[: len(mask_shape)] == mask_shape
         )
     if isinstance(subscript, np.ndarray) and subscript.dtype == np.bool_ and subscript.ndim:
-        return shape[: subscript.ndim] == subscript.shape
+        return bool(shape[: subscript.ndim] == subscript.shape)
     return False
 
 

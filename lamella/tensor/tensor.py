@@ -105,7 +105,7 @@ def _like(value: TensorLike, like: Tensor) -> Tensor:
 
 def _where_method(self: Tensor, condition: TensorLike, other: TensorLike) -> Tensor:
     """The tensor where ``condition`` holds, else ``other`` (PyTorch's method)."""
-    return _compare.where(condition, self, other)  # type: ignore[no-any-return]
+    return _compare.where(condition, self, other)
 
 
 class Tensor(TensorValues):
@@ -338,7 +338,7 @@ class Tensor(TensorValues):
 
     def masked_fill(self, mask: TensorLike, value: TensorLike) -> Tensor:
         """With ``value`` where ``mask`` holds."""
-        return _compare.where(mask, _like(value, self), self)  # type: ignore[no-any-return]
+        return _compare.where(mask, _like(value, self), self)
 
     masked_fill_ = _inplace("masked_fill_", masked_fill)
 

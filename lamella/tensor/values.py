@@ -128,12 +128,12 @@ class TensorValues(TensorCore):
     def __copy__(self) -> Tensor:
         from lamella.tensor.copying import copied
 
-        return copied(self, {})
+        return cast("Tensor", copied(self, {}))
 
     def __deepcopy__(self, memo: dict[builtins.int, object]) -> Tensor:
         from lamella.tensor.copying import copied
 
-        return copied(self, memo)
+        return cast("Tensor", copied(self, memo))
 
     def __reduce__(self) -> tuple[Any, ...]:
         from lamella.tensor.copying import reduced
