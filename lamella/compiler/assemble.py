@@ -12,7 +12,8 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from lamella.compiler.blueprint import Blueprint, Step
+from lamella.compiler.blueprint import Blueprint, Source, Step
+from lamella.compiler.emit.llvm import scratch_bytes
 from lamella.compiler.fusion import Group
 from lamella.compiler.kernels import Draft, draft
 from lamella.compiler.memory import Temporary
@@ -46,7 +47,7 @@ class Assembler:
         self.outputs = outputs
         self.inputs = {node: slot for slot, node in enumerate(inputs)}
         self.scalars = list(scalars)
-        self.kernels: list[Kernel] = []
+        self.sources: list[Source] = []
         self.kernel_of: dict[str, int] = {}
         self.home = {s.node: i for i, group in enumerate(groups) for s in group.members}
         self.node_of = {name: node for node, name in program.names.items()}
@@ -144,7 +145,7 @@ class Assembler:
         fault = base + len(names) + len(result.temporaries)
         for made in drafts:
             self._step(result, made, slot | params | sizes, fault)
-        result.kernels = self.kernels
+        result.sources = self.sources
         return result
 
     def _outer_slots(self, result: Blueprint) -> dict[str, int]:
@@ -181,8 +182,9 @@ class Assembler:
             raise TypeError(f"the grid of {kernel.name} has the extent {extent}, which is no size")
         grain = max(1, TASK // max(typical(kernel.work), 1))
         text = kernel_text(kernel, normalise=True)
-        index = self.kernel_of.setdefault(text, len(self.kernels))
-        if index == len(self.kernels):
+        index = self.kernel_of.setdefault(text, len(self.sources))
+        if index == len(self.sources):
             name = "k" + hashlib.sha256(text.encode()).hexdigest()[:32]
-            self.kernels.append(replace(kernel, name=name))
+            named = replace(kernel, name=name)
+            self.sources.append(Source(name, scratch_bytes(named), parsed=named))
         result.steps.append(Step(index, extent, tuple(arguments), grain))

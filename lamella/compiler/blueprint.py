@@ -1,25 +1,28 @@
 """A compiled program as plain data: kernels, launches, where everything lies.
 
 Produced by ``pipeline``, made executable by ``runtime.program``; nothing in it depends on the
-process.
+process, so ``to_json`` and ``from_json`` keep it on disk.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
+from typing import Any
 
 from lamella.compiler.memory import Temporary
-from lamella.dtypes import DType
+from lamella.dtypes import DType, as_dtype
 from lamella.ir.dim import Shape, Size
 from lamella.ir.loops import Kernel
 
-__all__ = ["Blueprint", "Step"]
+__all__ = ["Blueprint", "Source", "Step", "from_json", "to_json"]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One launch: which kernel, over how many grid iterations, with which slots, in tasks of at
-    least ``grain`` iterations.
+    """One launch: a kernel's number, its grid iterations, the slots of its arguments.
+
+    A task is at least ``grain`` iterations.
     """
 
     kernel: int
@@ -29,12 +32,31 @@ class Step:
 
 
 @dataclass(slots=True)
+class Source:
+    """A kernel by the hash of its text; the kernel itself is parsed only if it must be compiled."""
+
+    name: str
+    scratch: int  # bytes of memory private to a thread, beyond what fits its stack
+    text: str = ""
+    parsed: Kernel | None = None
+
+    def kernel(self) -> Kernel:
+        """The kernel as data."""
+        if self.parsed is None:
+            from lamella.ir.loop_parse import parse_kernel
+
+            self.parsed = parse_kernel(self.text)
+        return self.parsed
+
+
+@dataclass(slots=True)
 class Blueprint:
-    """A program as data; a kernel's name is a hash of its text. Slots, in order: inputs, outputs,
-    scalars, size symbols, temporaries, then the fault words.
+    """A program as data.
+
+    Slots, in order: inputs, outputs, scalars, size symbols, temporaries, then the fault words.
     """
 
-    kernels: list[Kernel]
+    sources: list[Source]
     steps: list[Step]
     inputs: int
     outputs: list[tuple[Shape, DType]]
@@ -46,3 +68,63 @@ class Blueprint:
     """Outputs that are no work: an earlier output (its number) or an input (-1 - its number)."""
     donated: dict[int, int] = field(default_factory=dict)
     """Output -> input whose memory it may be given, if nothing else needs the input."""
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        """The kernels as data."""
+        return [source.kernel() for source in self.sources]
+
+
+def _size(size: Size) -> int | str:
+    return size if isinstance(size, int) else str(size)
+
+
+def _parsed(size: int | str) -> Size:
+    if isinstance(size, int):
+        return size
+    from lamella.ir.loop_parse import parse_size
+
+    return parse_size(size)
+
+
+def to_json(program: Blueprint) -> bytes:
+    """The program as JSON text; kernels as their text."""
+    from lamella.ir.loop_text import kernel_text
+
+    value = {
+        "sources": [
+            [s.name, s.scratch, kernel_text(s.parsed) if s.parsed is not None else s.text]
+            for s in program.sources
+        ],
+        "steps": [[s.kernel, _size(s.extent), s.slots, s.grain] for s in program.steps],
+        "inputs": program.inputs,
+        "outputs": [[[_size(n) for n in shape], d.name] for shape, d in program.outputs],
+        "scalars": program.scalars,
+        "symbols": program.symbols,
+        "temporaries": [[_size(t.nbytes), t.first, t.last] for t in program.temporaries],
+        "faults": program.faults,
+        "same": list(program.same.items()),
+        "donated": list(program.donated.items()),
+    }
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def from_json(data: bytes) -> Blueprint:
+    """The program that ``to_json`` wrote.
+
+    Raises:
+        ValueError, KeyError, TypeError: if it is something else.
+    """
+    value: dict[str, Any] = json.loads(data)
+    return Blueprint(
+        [Source(name, scratch, text) for name, scratch, text in value["sources"]],
+        [Step(k, _parsed(extent), tuple(slots), g) for k, extent, slots, g in value["steps"]],
+        value["inputs"],
+        [(tuple(_parsed(n) for n in shape), as_dtype(d)) for shape, d in value["outputs"]],
+        value["scalars"],
+        value["symbols"],
+        [Temporary(_parsed(nbytes), first, last) for nbytes, first, last in value["temporaries"]],
+        [(slot, sites) for slot, sites in value["faults"]],
+        dict(value["same"]),
+        dict(value["donated"]),
+    )

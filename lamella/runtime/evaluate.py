@@ -17,13 +17,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from lamella.compiler.pipeline import PASSES, compile_graph
 from lamella.config import config
 from lamella.errors import OutOfMemoryError, ShapeError
 from lamella.ir.dim import Dim, Size
 from lamella.ir.node import Node
 from lamella.ops.leaf import DATA, SCALAR
 from lamella.runtime import buffer as memory
+from lamella.runtime import stored
 from lamella.runtime.buffer import Buffer
 from lamella.runtime.launch import pack_scalar
 from lamella.runtime.program import Executable, target
@@ -79,6 +79,10 @@ def forget_programs() -> None:
     with _lock:
         _exact.clear()
         _structures.clear()
+
+
+for _flag in ("optimize", "skip_passes", "target", "verify"):
+    config.watch(_flag, forget_programs)  # programs depend on these settings
 
 
 def _lay_out(roots: Sequence[Node]) -> Graph:
@@ -170,7 +174,7 @@ def _interpret(roots: Sequence[Node]) -> None:
 def _settle(node: Node, value: Buffer) -> None:
     """Give a node its value; it forgets its inputs unless a derivative may pass to them."""
     node.value = value
-    if not node.tracked or not any([source.tracked for source in node.inputs]):
+    if not node.tracked or not any(source.tracked for source in node.inputs):
         node.inputs = ()
         node.op = DATA
 
@@ -301,13 +305,21 @@ def compile_program(
     global _compiled
     started = time.perf_counter()
     skip = frozenset(name for name in config.skip_passes.split(",") if name)
-    if not config.optimize:
-        skip |= {name for name, _ in PASSES}
-    blueprint = compile_graph(roots, inputs, scalars, target().vector_bytes, skip, donated)
+    where = target()
+    settings = f"{where.key} {where.vector_bytes} {sorted(skip)} {config.optimize}"
+    key = stored.key_of(roots, inputs, scalars, donated or {}, settings)
+    blueprint = stored.find(key)
+    if blueprint is None:
+        from lamella.compiler.pipeline import PASSES, compile_graph
+
+        if not config.optimize:
+            skip |= {name for name, _ in PASSES}
+        blueprint = compile_graph(roots, inputs, scalars, where.vector_bytes, skip, donated)
+        stored.keep(key, blueprint)
     made = Executable(blueprint)
     _compiled += 1
     milliseconds = 1e3 * (time.perf_counter() - started)
-    counts = f"{len(blueprint.steps)} launches, {len(blueprint.kernels)} kernels"
+    counts = f"{len(blueprint.steps)} launches, {len(blueprint.sources)} kernels"
     report(1, f"program: {counts}, {milliseconds:.1f} ms")
     return made
 

@@ -17,14 +17,12 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Final
 
-from lamella.compiler.blueprint import Blueprint
-from lamella.compiler.emit.llvm import scratch_bytes
+from lamella.compiler.blueprint import Blueprint, Source
 from lamella.compiler.emit.target import Target, host, named
 from lamella.compiler.memory import assign
 from lamella.config import config
 from lamella.errors import LamellaIndexError, OutOfMemoryError
 from lamella.ir.dim import Dim, bind
-from lamella.ir.loops import Kernel
 from lamella.runtime import buffer as memory
 from lamella.runtime import disk, threads
 from lamella.runtime.elf import load_elf
@@ -57,7 +55,7 @@ def target() -> Target:
     return _known(config.target)
 
 
-def kernel_addresses(kernels: Sequence[Kernel]) -> list[int]:
+def kernel_addresses(kernels: Sequence[Source]) -> list[int]:
     """Machine code of ``kernels``: from memory, from disk, else compiled now."""
     where = target()
     with _lock:
@@ -68,7 +66,7 @@ def kernel_addresses(kernels: Sequence[Kernel]) -> list[int]:
         return [_addresses[where.key, k.name] for k in kernels]
 
 
-def _from_disk(kernel: Kernel, where: Target) -> bool:
+def _from_disk(kernel: Source, where: Target) -> bool:
     data = disk.get(f"{where.key}/{kernel.name}")
     if data is None:
         return False
@@ -76,7 +74,7 @@ def _from_disk(kernel: Kernel, where: Target) -> bool:
     return True
 
 
-def _load(data: bytes, kernel: Kernel, where: Target) -> None:
+def _load(data: bytes, kernel: Source, where: Target) -> None:
     """Machine code into memory: by the small loader for this platform's objects, else by LLVM."""
     found = load_elf(data.partition(b"\n\n")[2])
     if found is None or kernel.name not in found:
@@ -86,12 +84,12 @@ def _load(data: bytes, kernel: Kernel, where: Target) -> None:
     _addresses[where.key, kernel.name] = found[kernel.name]
 
 
-def _compile(kernels: Sequence[Kernel], where: Target) -> None:
+def _compile(kernels: Sequence[Source], where: Target) -> None:
     from lamella.compiler.codegen import compile_objects
 
     for kernel in kernels:
         started = time.perf_counter()
-        data = compile_objects([kernel], where)
+        data = compile_objects([kernel.kernel()], where)
         _load(data, kernel, where)
         disk.put(f"{where.key}/{kernel.name}", data)
         milliseconds = 1e3 * (time.perf_counter() - started)
@@ -115,14 +113,14 @@ class Executable:
 
     def __init__(self, blueprint: Blueprint) -> None:
         self.blueprint: Final = blueprint
-        addresses = kernel_addresses(blueprint.kernels)
+        addresses = kernel_addresses(blueprint.sources)
         self._extras: list[Dim] = []
         first_fault = (
             blueprint.inputs + len(blueprint.outputs) + blueprint.scalars
             + len(blueprint.symbols) + len(blueprint.temporaries)
         )  # fmt: skip
         self._extra_slot = first_fault + len(blueprint.faults)
-        scratch = [scratch_bytes(kernel) for kernel in blueprint.kernels]
+        scratch = [source.scratch for source in blueprint.sources]
         copies = threads.num_threads()
         # launches follow one another, so they share it
         self._scratch = copies * max(scratch, default=0)
@@ -131,7 +129,7 @@ class Executable:
         launches = []
         for step in blueprint.steps:
             extent = step.extent if isinstance(step.extent, int) else self._extra(step.extent)
-            name = blueprint.kernels[step.kernel].name
+            name = blueprint.sources[step.kernel].name
             own = scratch[step.kernel]
             slots = (*step.slots, self._extra_slot - 1) if own else step.slots
             launches.append(
