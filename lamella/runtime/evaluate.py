@@ -308,13 +308,16 @@ def compile_program(
     where = target()
     settings = f"{where.key} {where.vector_bytes} {sorted(skip)} {config.optimize}"
     key = stored.key_of(roots, inputs, scalars, donated or {}, settings)
-    blueprint = stored.find(key)
+    blueprint = None if config.verify else stored.find(key)
     if blueprint is None:
         from lamella.compiler.pipeline import PASSES, compile_graph
 
         if not config.optimize:
             skip |= {name for name, _ in PASSES}
-        blueprint = compile_graph(roots, inputs, scalars, where.vector_bytes, skip, donated)
+        verify = bool(config.verify)
+        blueprint = compile_graph(
+            roots, inputs, scalars, where.vector_bytes, skip, donated, verify=verify
+        )
         stored.keep(key, blueprint)
     made = Executable(blueprint)
     _compiled += 1
