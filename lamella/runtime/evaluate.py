@@ -15,7 +15,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from lamella.config import config
 from lamella.errors import OutOfMemoryError, ShapeError
@@ -335,13 +335,12 @@ def _run(
         made = [memory.empty(nbytes) for nbytes in at.nbytes]
     except MemoryError as error:
         raise too_large(roots, error) from None
-    inputs = [node.value.ptr for node in graph.inputs]  # type: ignore[attr-defined]
-    # type: ignore[arg-type]
-    words = [pack_scalar(node.value, node.dtype) for node in graph.scalars]
-    executable.run(inputs, words, [b.ptr for b in made], at)
+    given = cast("list[Buffer]", [node.value for node in graph.inputs])
+    numbers = cast("list[float]", [node.value for node in graph.scalars])
+    words = [pack_scalar(v, n.dtype) for v, n in zip(numbers, graph.scalars, strict=True)]
+    executable.run([b.ptr for b in given], words, [b.ptr for b in made], at)
     for i, source in executable.blueprint.same.items():
-        # type: ignore[call-overload]
-        made[i] = made[source] if source >= 0 else graph.inputs[-1 - source].value
+        made[i] = made[source] if source >= 0 else given[-1 - source]
     for node, value in zip(roots, made, strict=True):
         _settle(node, value)
 
