@@ -103,7 +103,14 @@ class Entry:
                 self._results.append(_computed(place(leaf)))
             else:
                 self._results.append(_plain(leaf))
-        self._states = [(numbers[id(o)], place(n), need) for o, n, need in recording.states]
+        self._states: list[tuple[int, int]] = []
+        self._leaves: list[tuple[int, int | Node, bool]] = []  # differentiated by, before or now
+        for o, node, required in recording.states:
+            where = place(node)
+            if isinstance(where, int) and not (required or o.required):
+                self._states.append((numbers[id(o)], where))
+            else:
+                self._leaves.append((numbers[id(o)], where, required))
         self._gradients = [
             (numbers[id(slot.outside)], None if n is None else place(n))
             for slot, n in recording.gradients
@@ -209,53 +216,52 @@ class Entry:
 
     def _deliver(self, run: Run) -> Any:
         leaves = [result(run) for result in self._results]
-        handles = run.handles
-        for i, which, required in self._states:
-            _rebind(handles[i], run.node(which), required)
-        for i, place in self._gradients:
-            set_leaf_grad(handles[i], None if place is None else wrap(run.node(place)))
-        for reference, which in self._escaped:
+        handles, nodes = run.handles, run.nodes
+        for i, which in self._states:
+            handles[i].node = nodes[which]
+        for i, place, required in self._leaves:
+            _rebind(handles[i], run.node(place), required)
+        for i, grad in self._gradients:
+            set_leaf_grad(handles[i], None if grad is None else wrap(run.node(grad)))
+        for reference, place in self._escaped:
             tensor = reference()
             if tensor is not None:
-                tensor.node = run.node(which)
+                tensor.node = run.node(place)
         for o in self._captured:
             o.original = o.tensor.node
         return leaves[0] if self._single else tree.unflatten(self._structure, leaves)
 
 
 class Run:
-    """What one run of an entry has made."""
+    """What one run of an entry has made: ``nodes`` are its roots.
 
-    __slots__ = ("before", "dtypes", "graphs", "handles", "made", "shapes", "shared", "sizes")
+    They have a history that replays the graph where they can be differentiated.
+    """
+
+    __slots__ = ("handles", "nodes", "shared", "sizes")
 
     def __init__(
         self, entry: Entry, handles: list[TensorCore], made: list[Buffer],
         shapes: Sequence[tuple[int, ...]], sizes: dict[str, int], shared: Sequence[int],
     ) -> None:  # fmt: skip
         self.handles = handles
-        self.made = made
-        self.shapes = shapes
-        self.sizes = sizes
         self.shared = shared
-        self.dtypes = entry._dtypes
-        self.graphs: dict[int, Graph] = {}
+        self.sizes = sizes
+        self.nodes: list[Node] = []
+        for shape, dtype, value in zip(shapes, entry._dtypes, made, strict=True):
+            node = Node(DATA, (), shape, dtype)
+            node.value = value
+            self.nodes.append(node)
         if entry._graphs:
-            self.before = tuple([handle.node for handle in handles])
-            if any(node.tracked for node in self.before):
-                self.graphs = entry._graphs
+            before = tuple([handle.node for handle in handles])
+            if any(node.tracked for node in before):
+                for i, graph in entry._graphs.items():
+                    node = self.nodes[i]
+                    node.op, node.inputs, node.tracked = Called(graph, sizes), before, True
 
-    def node(self, which: int | Node) -> Node:
-        """A root, with a history that replays the graph where it can be differentiated."""
-        if type(which) is not int:
-            return which  # type: ignore[return-value]
-        shape, dtype = self.shapes[which], self.dtypes[which]
-        graph = self.graphs.get(which)
-        if graph is None:
-            found = Node(DATA, (), shape, dtype)
-        else:
-            found = Node(Called(graph, self.sizes), self.before, shape, dtype, tracked=True)
-        found.value = self.made[which]
-        return found
+    def node(self, place: int | Node) -> Node:
+        """A root by number; a node that was known when the function was compiled is itself."""
+        return self.nodes[place] if isinstance(place, int) else place
 
 
 def _computed(which: int | Node) -> Callable[[Run], Any]:

@@ -58,6 +58,9 @@ class Environment:
         for get, name, value in walk.lookups:
             if get(name) is not value:
                 return False
+        for f, defaults, keywords in walk.functions:
+            if f.__defaults__ is not defaults or f.__kwdefaults__ is not keywords:
+                return False
         try:
             for cell, value in walk.cells:
                 if cell.cell_contents is not value:

@@ -102,6 +102,7 @@ class Walk:
         self.seen: dict[Path, object] = {}
         self.lookups: list[tuple[Callable[[str], object], str, object]] = []
         self.cells: list[tuple[types.CellType, object]] = []
+        self.functions: list[tuple[types.FunctionType, object, object]] = []
         self.items: list[tuple[Callable[[], Iterable[object]], tuple[int, ...]]] = []
         self.contents: list[tuple[Callable[[], object], object]] = []
         self.tensors: set[int] = set()  # those the function reaches other than by its arguments
@@ -126,8 +127,7 @@ class Walk:
         _code_names(code, names)
         self.names |= names
         self._named(f.__globals__, names, "")
-        self.contents.append((lambda: ids_of((f.__defaults__, f.__kwdefaults__)),
-                              ids_of((f.__defaults__, f.__kwdefaults__))))  # fmt: skip
+        self.functions.append((f, f.__defaults__, f.__kwdefaults__))
         self.value(f.__defaults__, f"{path} defaults", 0)
         self.value(f.__kwdefaults__, f"{path} keyword defaults", 0)
 

@@ -48,7 +48,8 @@ def test_jit_vmap_and_grad(order: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("wrap", [
-    lambda h: lm.jit(lm.grad(h)), lambda h: lm.grad(lm.jit(h)), lambda h: lm.jit(lm.grad(lm.jit(h))),
+    lambda h: lm.jit(lm.grad(h)), lambda h: lm.grad(lm.jit(h)),
+    lambda h: lm.jit(lm.grad(lm.jit(h))),
     lambda h: lambda x: lm.jit(lambda v: lm.vjp(h, v)[1](lm.ones((), dtype="float64"))[0])(x),
     lambda h: lambda x: lm.vjp(lm.jit(h), x)[1](lm.ones((), dtype="float64"))[0],
 ])  # fmt: skip

@@ -15,7 +15,7 @@ from lamella.errors import DTypeError, OptionError, ShapeError, TraceError
 RNG = np.random.default_rng(6)
 
 FUNCTIONS: list[Callable[[Any, Any], Any]] = [
-    lambda x, y: x @ y, lambda x, y: lm.tanh(x).sum(0) + y[0], lambda x, y: lm.sort(x, 1) * 2,
+    lambda x, y: x @ y, lambda x, y: lm.tanh(x).sum(0) + y[:, 0], lambda x, y: lm.sort(x, 1) * 2,
     lambda x, y: x.argmax(0), lambda x, y: lm.concat([x, y.T], 0), lambda x, y: x[[1, 0]] - x[1],
     lambda x, y: lm.cumsum(y, 0), lambda x, y: lm.einsum("ij,jk->ki", x, y),
     lambda x, y: x.at[0].set(y[:, 0]), lambda x, y: nn.functional.softmax(x * y.sum(), -1),
