@@ -16,6 +16,8 @@ from lamella.compiler.fusion import fuse
 from lamella.compiler.partition import materialised
 from lamella.compiler.statements import build
 from lamella.ir.node import Node, topological
+from lamella.ir.verify import verify_graph
+from lamella.ir.verify_loops import verify_kernel
 
 __all__ = ["GRAPH_PASSES", "PASSES", "compile_graph"]
 
@@ -42,21 +44,32 @@ def compile_graph(
     vector_bytes: int,
     skip: frozenset[str] = frozenset(),
     donated: Mapping[int, int] | None = None,
+    verify: bool = False,
 ) -> Blueprint:
     """The program that computes ``outputs`` from the buffers ``inputs`` and the numbers
     ``scalars``.
 
     ``skip`` names optional passes of ``PASSES`` to leave out. ``donated`` maps outputs to inputs
-    (by number) that the caller gives up where nothing else holds them.
+    (by number) that the caller gives up where nothing else holds them. ``verify`` checks the graph
+    after every pass, and every kernel.
+
+    Raises:
+        ShapeError, DTypeError, CompilerError: what ``verify`` found.
     """
     nodes = list(outputs)
     for name, run, _ in GRAPH_PASSES:
         if name not in skip or name == "canonicalise":
             nodes = run(nodes)
+            if verify:
+                verify_graph(nodes)
     order = topological(nodes)
     stored = materialised(order, nodes, fuse="inline" not in skip)
     program = build(order, nodes, stored)
     groups = fuse(program.statements, enabled="fuse" not in skip)
     offered = {} if "reuse" in skip else donated or {}
     assembler = Assembler(program, groups, nodes, inputs, scalars, offered)
-    return assembler.run(vector_bytes, reuse="reuse" not in skip)
+    blueprint = assembler.run(vector_bytes, reuse="reuse" not in skip)
+    if verify:
+        for kernel in blueprint.kernels:
+            verify_kernel(kernel)
+    return blueprint

@@ -105,7 +105,8 @@ class Gather(Primitive):
         x, index = arrays
         lead, size = x.shape[: self.lead], x.shape[self.lead]
         rows = x.reshape(prod(lead), size, prod(x.shape[self.lead + 1 :]))
-        chosen = wrap_index(self.name, index, size).reshape(prod(lead), -1)
+        count = prod(index.shape[self.lead :])
+        chosen = wrap_index(self.name, index, size).reshape(prod(lead), count)
         return rows[np.arange(prod(lead))[:, None], chosen].reshape(shape)
 
     def vjp(self, node: Node, cotangent: Node, needs: Needs) -> Sequence[Node | None]:
