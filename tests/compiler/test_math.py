@@ -24,16 +24,22 @@ from tests.support.llvm_backend import NAMES, addresses, run_kernel_llvm, target
 
 Array = np.ndarray[Any, Any]
 NUMPY: dict[str, Callable[..., Array]] = {
-    "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log2": np.log2, "log10": np.log10,
-    "log1p": np.log1p, "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos,
+    "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log2": np.log2,
+    "log10": np.log10,
+    "log1p": np.log1p, "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin,
+    "acos": np.arccos,
     "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh,
     "acosh": np.arccosh, "atanh": np.arctanh, "erf": special.erf, "erfc": special.erfc,
 }  # fmt: skip
 BOUNDS = {  # (float32, float64), as the modules of lamella.compiler.mathlib state them
-    "exp": (1.1, 1.1), "exp2": (1.2, 1.2), "expm1": (1.6, 1.7), "log": (1.1, 1.1), "log2": (1.5, 1.5),
-    "log10": (1.5, 1.5), "log1p": (1.7, 1.2), "sin": (0.6, 1.0), "cos": (0.6, 1.0), "tan": (0.6, 2.0),
-    "asin": (1.6, 1.6), "acos": (1.5, 1.5), "atan": (1.9, 1.5), "sinh": (2.0, 2.0), "cosh": (1.6, 1.6),
-    "tanh": (1.6, 2.0), "asinh": (0.6, 2.0), "acosh": (0.6, 2.2), "atanh": (0.6, 2.0), "erf": (1.5, 1.2),
+    "exp": (1.1, 1.1), "exp2": (1.2, 1.2), "expm1": (1.6, 1.7), "log": (1.1, 1.1), "log2": (1.5,
+    1.5),
+    "log10": (1.5, 1.5), "log1p": (1.7, 1.2), "sin": (0.6, 1.0), "cos": (0.6, 1.0), "tan": (0.6,
+    2.0),
+    "asin": (1.6, 1.6), "acos": (1.5, 1.5), "atan": (1.9, 1.5), "sinh": (2.0, 2.0), "cosh": (1.6,
+    1.6),
+    "tanh": (1.6, 2.0), "asinh": (0.6, 2.0), "acosh": (0.6, 2.2), "atanh": (0.6, 2.0), "erf": (1.5,
+    1.2),
     "erfc": (0.6, 4.5),
 }  # fmt: skip
 LEAST = {"float32": 2.0**-149, "float64": 2.0**-1074}
@@ -72,8 +78,10 @@ def samples(count: int) -> Array:
         *(rng.uniform(-r, r, count).astype(np.float32) for r in (1, 20, 110, 1e5)),
         (1 + rng.uniform(-1e-3, 1e-3, count)).astype(np.float32),
     ]
-    edges = [0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 0.5, -0.5, 1e-45, -1e-45, 1.17e-38, 3.4e38, 88.72,
-             88.73, 89.41, -103.9, -104.1, 2, 4, 8, 10, 100, 1000, 0.55, 0.93, 0.41421357]  # fmt: skip
+    edges = [0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 0.5, -0.5, 1e-45, -1e-45, 1.17e-38, 3.4e38,
+        88.72,
+             88.73, 89.41, -103.9, -104.1, 2, 4, 8, 10, 100, 1000, 0.55, 0.93,
+             0.41421357]  # fmt: skip
     return np.concatenate([*drawn, np.array(edges, np.float32)])
 
 
@@ -114,9 +122,11 @@ def double_samples() -> Array:
     rng = np.random.default_rng(1)
     n = 80
     return np.concatenate([
-        rng.integers(0, 2**64, n, dtype=np.uint64).view(np.float64), rng.uniform(-1, 1, n), rng.uniform(-20, 20, n),
+        rng.integers(0, 2**64, n, dtype=np.uint64).view(np.float64), rng.uniform(-1, 1, n),
+        rng.uniform(-20, 20, n),
         rng.uniform(-745, 709, n), 1 + rng.uniform(-1e-2, 1e-2, n), 10.0 ** rng.uniform(-10, 10, n),
-        np.arange(1, 40) * np.pi / 2, 2.0 ** np.arange(-1074, 1024, 97), 6381956970095103.0 * 2.0 ** np.arange(700, 900, 37),
+        np.arange(1, 40) * np.pi / 2, 2.0 ** np.arange(-1074, 1024, 97),
+        6381956970095103.0 * 2.0 ** np.arange(700, 900, 37),
     ])  # fmt: skip
 
 

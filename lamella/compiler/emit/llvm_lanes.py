@@ -171,7 +171,7 @@ def _unroll(found: Survey) -> int:
 
 
 # operations from which a mask in every group costs less than compiling the body a second time
-LONG: Final = 24
+LONG: Final = 10
 
 
 def plan(loop: For, target: Target, found: Survey) -> list[Piece]:

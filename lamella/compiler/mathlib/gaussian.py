@@ -2,7 +2,8 @@
 
 erf: a polynomial near 0; beyond, 1 - exp(-q(x)) with q = -log erfc (float32) or 1 - erfc (float64).
 erfc: exp(-x**2) times a polynomial in t = (x - 4) / (x + 4) divided by 1 + 2 x, as in Shepherd and
-Laframboise (1981); in float64 for float32 too. Largest errors seen, in ulp (float32 / float64): erf 1.1 / 0.9, erfc 0.52 / 4.4.
+Laframboise (1981); in float64 for float32 too. Largest errors seen, in ulp (float32 / float64): erf
+1.1 / 0.9, erfc 0.52 / 4.4.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """pow, of floating-point numbers and of integers.
 
 float64: log2 |a| as an unevaluated sum good to 2**-66, times b, then 2**. float32: the same in
-plain float64. Integers: square and multiply. Largest errors seen, in ulp (float32 / float64): 0.5 / 1.1.
+plain float64. Integers: square and multiply. Largest errors seen, in ulp (float32 / float64): 0.5 /
+1.1.
 """
 
 from __future__ import annotations
