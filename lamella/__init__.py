@@ -108,10 +108,7 @@ _FROM: Final = {
     "lamella.config": "config",
     "lamella.errors": "LamellaError",
     "lamella.io": "save load",
-    "lamella.transforms": (
-        "checkpoint cond custom_jvp custom_vjp fori_loop grad hessian jacfwd jacrev jit jvp "
-        "profile scan value_and_grad vjp vmap while_loop"
-    ),
+    "lamella.transforms": "grad hessian jacfwd jacrev jit jvp value_and_grad vjp vmap",
 }
 _MODULES: Final = {
     "linalg": "lamella.tensor.linalg",

@@ -11,7 +11,7 @@ import copy
 from typing import Any
 
 from lamella.dtypes import as_dtype
-from lamella.tensor.core import Leaf, TensorCore, leaf_node, node_of, owners, value_of
+from lamella.tensor.core import Leaf, TensorCore, announce, leaf_node, node_of, owners, value_of
 from lamella.tensor.gradient import detached_node, is_leaf
 from lamella.tensor.host import node_from_array
 from lamella.tensor.pending import current_trace, note
@@ -27,7 +27,9 @@ def _adopt(made: TensorCore, source: Any, required: bool) -> TensorCore:
     made._leaf = Leaf(required=True) if required else None
     if required:
         owners[made.node] = ref(made)
-    if made.node.value is None and current_trace() is None:
+    if current_trace() is not None:
+        announce(made)
+    elif made.node.value is None:
         note(made)
     return made
 

@@ -152,8 +152,11 @@ def require_grad(tensor: TensorCore, required: bool = True) -> None:
 
 def _replace(tensor: TensorCore, node: Node) -> None:
     """Another node of the same value under a handle; not an in-place operation."""
+    trace = current_trace()
+    if trace is not None:
+        trace.rebind(tensor)
     tensor.node = node
-    if node.value is None and current_trace() is None:
+    if trace is None and node.value is None:
         note(tensor)
 
 

@@ -161,10 +161,8 @@ def _refuse_traced(node: Node, looked_at: str) -> None:
     if placeholder_in(node):
         raise TraceError(
             f"[{looked_at}] the value of a {node.dtype.name}{list(node.shape)} tensor was looked "
-            "at inside a "
-            "function being transformed (jit, vmap), where it has no value yet; use lm.where, "
-            "lm.cond or "
-            "lm.while_loop instead of Python branches on it, or return it and look at it outside"
+            "at inside a function being transformed (jit, vmap), where it has no value yet; use "
+            "lm.where instead of a Python branch on it, or return it and look at it outside"
         )
 
 
@@ -210,8 +208,9 @@ def flush(node: Node | None = None, looked_at: str = "value") -> None:
 def _take() -> list[Node]:
     """The pending nodes of live noted handles, once each; ``noted`` is empty afterwards."""
     global _limit
-    handles = [reference() for reference in noted]
-    noted.clear()
+    references = noted[:]
+    del noted[: len(references)]  # other threads may have added to the end meanwhile
+    handles = [reference() for reference in references]
     _limit = 0
     found: dict[int, Node] = {}
     for handle in handles:

@@ -13,7 +13,7 @@ from typing import Any
 from lamella import ops
 from lamella.dtypes import promote
 from lamella.errors import DTypeError, ShapeError
-from lamella.ir.dim import Dim
+from lamella.ir.dim import Dim, product
 from lamella.ir.node import Node
 from lamella.tensor import comparison as _compare
 from lamella.tensor import elementwise as _arith
@@ -137,17 +137,17 @@ class Tensor(TensorValues):
     @property
     def size(self) -> Any:
         """The number of elements (also callable, as in PyTorch: ``x.size()``, ``x.size(0)``)."""
-        return _size(self.node.size, self.shape)
+        return _size(product(node_of(self).shape), self.shape)
 
     def numel(self) -> int:
         """The number of elements."""
-        return int(self.node.size)
+        return int(product(node_of(self).shape))
 
     nelement = numel
 
     def dim(self) -> int:
         """The number of axes."""
-        return len(self.node.shape)
+        return self.ndim
 
     ndimension = dim
 
@@ -163,7 +163,7 @@ class Tensor(TensorValues):
     @property
     def nbytes(self) -> int:
         """Bytes of the value."""
-        return int(self.node.size) * self.node.dtype.itemsize
+        return self.numel() * self.node.dtype.itemsize
 
     @property
     def device(self) -> Device:
