@@ -122,7 +122,8 @@ class Graph:
                 node.value = (bool if dtype.kind == "b" else int)(node.value)  # type: ignore[call-overload]
         else:
             array = np.ascontiguousarray(draw(self.values, shape, dtype))
-            node = ops.data(from_numpy(array), shape, dtype, tracked=self.smooth)
+            tracked = self.smooth and dtype.kind == "f"
+            node = ops.data(from_numpy(array), shape, dtype, tracked)
         self.leaves.append(node)
         self.nodes.append(node)
         return node
@@ -396,7 +397,8 @@ STEPS: tuple[Callable[[Graph], Node], ...] = (
     Graph.unary, Graph.unary, Graph.binary, Graph.binary, Graph.binary, Graph.where, Graph.cast,
     Graph.constant, Graph.iota, Graph.reshape, Graph.reshape, Graph.permute, Graph.broadcast,
     Graph.slice, Graph.update_slice, Graph.pad, Graph.flip, Graph.concatenate, Graph.reduce,
-    Graph.reduce, Graph.reduce, Graph.centre, Graph.normalise, Graph.chain, Graph.position, Graph.scan, Graph.sort,
+    Graph.reduce, Graph.reduce, Graph.centre, Graph.normalise, Graph.chain, Graph.position,
+    Graph.scan, Graph.sort,
     Graph.gather, Graph.scatter, Graph.contract, Graph.contract, Graph.conv, Graph.window,
     Graph.fold,
 )  # fmt: skip
