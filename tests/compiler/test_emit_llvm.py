@@ -259,6 +259,34 @@ def test_checked_indices(name: str) -> None:
             np.testing.assert_array_equal(arrays["y"], want)
 
 
+UNNEEDED = """kernel unneeded
+  in x: float32
+  in at: int64
+  out y: float32
+  inout fault: int64
+  sizes n, m
+  faults 1
+grid i < 1
+  lanes j < {n}
+    %0 = checked_index(at[j], [{m}])
+    y[j if lt(j, 40)] = select(lt(j, 30), x[%0], 2.0:float32)
+"""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_faults_only_where_the_value_is_needed(name: str) -> None:
+    kernel, target = parse_kernel(UNNEEDED), target_named(name)
+    known = addresses([kernel], target)
+    for at_fault, fault in ((29, 1), (30, 0), (40, 0), (49, 0)):
+        at = np.arange(50)
+        at[at_fault] = 1 << 60
+        arrays = {"x": np.ones(50, np.float32), "at": at, "y": np.zeros(50, np.float32)}
+        arrays["fault"] = np.zeros(1, np.int64)
+        run_kernel_llvm(kernel, arrays, {}, {"n": 50, "m": 50}, target, known)
+        assert arrays["fault"][0] == fault
+        assert list(arrays["y"][30:]) == [2.0] * 10 + [0.0] * 10
+
+
 TILE = """kernel tile
   in a: float32
   in b: float32

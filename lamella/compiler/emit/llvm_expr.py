@@ -51,7 +51,9 @@ class ExpressionWriter:
         self._log: list[int] = []
         self._impure: dict[int, tuple[Expr, Value | Ramp]] = {}
         self._touched = 0
-        self._guards: list[Value] = []
+        self._guards: list[Value] = []  # where what is being translated is needed at all
+        self._arms: list[Value] = []  # where its value will be chosen: only index faults care
+        self._touching: dict[int, tuple[Expr, bool]] = {}
         self._numbering = Numbering()
         self._ordinals: dict[int, int] = {}
         if kernel.faults:
@@ -136,6 +138,8 @@ class ExpressionWriter:
                 return self.value(expr.args[1 if condition.const else 2])
             if is_huge(expr.args[0]):
                 return self._rare_select(expr, self.b.spread(condition))
+            if self.kernel.faults:
+                return self._select_with_faults(expr, self.b.spread(condition))
         args = [self.value(a) for a in expr.args]
         if expr.dtype is int64:
             quick = self._index_apply(expr, args)
@@ -169,6 +173,55 @@ class ExpressionWriter:
         b.top.label = out
         return Value(name, expr.dtype, lanes, b.depth)
 
+    def _select_with_faults(self, expr: Apply, condition: Value) -> Value:
+        """A select in whose arms an index is at fault only where the arm is chosen."""
+        arms = []
+        for arm, chosen in zip(expr.args[1:], (condition, self._negated(condition)), strict=True):
+            if not self._touches(arm):
+                arms.append(self.value(arm))
+                continue
+            self.forget()
+            self._arms.append(chosen)
+            arms.append(self.value(arm))
+            self._arms.pop()
+            self.forget()
+        return self.b.spread(self.o.apply("select", (condition, *arms), expr.dtype))
+
+    def _negated(self, condition: Value) -> Value:
+        return self.b.spread(self.o.apply("not", (condition,), bool_))
+
+    def _touches(self, expr: Expr) -> bool:
+        """Whether an expression loads, or checks an index."""
+        known = self._touching.get(id(expr))
+        if known is None:
+            found = isinstance(expr, Load) or (
+                isinstance(expr, Apply) and expr.op == "checked_index"
+            )
+            found = found or any(self._touches(e) for e in children(expr))
+            known = self._touching[id(expr)] = expr, found
+        return known[1]
+
+    def value_under(self, expr: Expr, mask: Expr | None) -> Value:
+        """The value of an expression needed only where ``mask`` holds: memory is touched only
+        there.
+        """
+        guarded = self._enter(expr, mask)
+        value = self.b.spread(self.value(expr))
+        self._leave(guarded)
+        return value
+
+    def _enter(self, expr: Expr, mask: Expr | None) -> bool:
+        if mask is None or not self._touches(expr):
+            return False
+        self._guards.append(self.mask(mask))
+        self.forget()
+        return True
+
+    def _leave(self, guarded: bool) -> None:
+        if guarded:
+            self._guards.pop()
+            self.forget()
+
     def _load(self, expr: Load) -> Value:
         self._touched += 1
         other = (
@@ -177,6 +230,9 @@ class ExpressionWriter:
             else constant(expr.other.value, expr.dtype)
         )
         mask = None if expr.mask is None else self.mask(expr.mask)
+        for guard in self._guards:
+            both = guard if mask is None else self.o.apply("and", (mask, guard), bool_)
+            mask = self.b.spread(both)
         if mask is not None and mask.const is not None:
             if not mask.const:
                 return other
@@ -187,11 +243,10 @@ class ExpressionWriter:
 
     # -- indices -----------------------------------------------------------------------------------
     def affine(self, expr: Expr, mask: Expr | None = None) -> Affine:
-        """An index by its parts; index faults in it count only where ``mask`` holds."""
-        guard = self.kernel.faults and mask is not None
-        if guard and mask is not None:
-            self._guards.append(self.mask(mask))
-            self.forget()
+        """An index by its parts; memory in it is touched, and checked, only where ``mask``
+        holds.
+        """
+        guarded = self._enter(expr, mask)
         found = Affine()
         if isinstance(expr, Linear):
             self._add(found, self.size(expr.const), 1)
@@ -199,9 +254,7 @@ class ExpressionWriter:
                 self._add(found, self.value(term), coefficient)
         else:
             self._add(found, self.value(expr), 1)
-        if guard:
-            self._guards.pop()
-            self.forget()
+        self._leave(guarded)
         return found
 
     def _add(self, total: Affine, value: Value | Ramp, by: Size) -> None:
@@ -376,7 +429,8 @@ class ExpressionWriter:
         )
         good = self.o.compare("icmp ult", wrapped, size)
         bad = self.b.spread(self.o.apply("not", (good,), bool_))
-        for guard in (*self._guards, *([self.m.mask] if self.m.mask is not None else [])):
+        inside = [self.m.mask] if self.m.mask is not None else []
+        for guard in (*self._guards, *self._arms, *inside):
             both = self.o.apply("and", (bad, guard), bool_)
             bad = self.b.spread(both)
         self.m.report(self.m.any_lane(bad), self._ordinals[self._numbering.number(expr)] + 1)

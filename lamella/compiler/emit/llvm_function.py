@@ -142,7 +142,7 @@ class FunctionWriter:
 
     def _store(self, stmt: Store) -> None:
         index = self.e.affine(stmt.index, stmt.mask)
-        value = self.b.spread(self.e.value(stmt.value))
+        value = self.e.value_under(stmt.value, stmt.mask)
         mask = None if stmt.mask is None else self.e.mask(stmt.mask)
         if mask is not None and mask.const is not None:
             if not mask.const:
