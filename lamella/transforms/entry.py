@@ -77,6 +77,11 @@ class Entry:
         self._captured_ids = {id(o.tensor) for o in self._captured}
         self._pinned = [(i, t) for i, t in enumerate(tensors) if id(t) in environment.tensors]
         self._where = [(o.tensor if o.is_captured else o.argument) for o in outsides]
+        changing = {
+            id(o) for o, node, required in recording.states
+            if _unlike(node, required, o.placeholder, o.required)
+        }  # fmt: skip
+        self._steady = [o for o in self._captured if id(o) not in changing]
         number = {id(o): i for i, o in enumerate(outsides)}
         self._gradient_inputs = [
             (i, number[id(o.parent)]) for i, o in enumerate(outsides) if o.parent is not None
@@ -147,7 +152,8 @@ class Entry:
             return changed
         for o in self._captured:
             if o.tensor.node is not o.original:
-                changed = _unlike(o.tensor, o.placeholder, o.required)
+                required = _is_required(o.tensor)
+                changed = _unlike(o.tensor.node, required, o.placeholder, o.required)
                 if changed is not None:
                     return f"a captured tensor {changed}"
         ids = self._captured_ids
@@ -172,7 +178,7 @@ class Entry:
             if hooks != slot.hooks:
                 return "a tensor's gradient hooks have changed"
         for i, _ in self._gradient_inputs:
-            changed = _unlike(handles[i], self._inputs[i], False)
+            changed = _unlike(handles[i].node, False, self._inputs[i], False)
             if changed is not None:
                 return f"a gradient {changed}"
         for reference, _ in self._escaped:
@@ -227,7 +233,7 @@ class Entry:
             tensor = reference()
             if tensor is not None:
                 tensor.node = run.node(place)
-        for o in self._captured:
+        for o in self._steady:
             o.original = o.tensor.node
         return leaves[0] if self._single else tree.unflatten(self._structure, leaves)
 
@@ -291,15 +297,18 @@ def _plain(leaf: Any) -> Callable[[Run], Any]:
     return lambda run: leaf
 
 
-def _unlike(tensor: TensorCore, made_for: Node, required: bool) -> str | None:
-    """How a tensor differs from the one that was traced, if that matters."""
-    node, leaf = tensor.node, tensor._leaf
+def _unlike(node: Node, required: bool, made_for: Node, was_required: bool) -> str | None:
+    """How the node of a tensor differs from the one that was traced, if that matters."""
     if node.shape != made_for.shape or node.dtype is not made_for.dtype:
         was, now = describe(made_for.shape, made_for.dtype), describe(node.shape, node.dtype)
         return f"was {was} and is {now}"
-    if node.tracked != made_for.tracked or required != (leaf is not None and leaf.required):
+    if node.tracked != made_for.tracked or required != was_required:
         return "has begun or ceased to require a gradient"
     return None
+
+
+def _is_required(tensor: TensorCore) -> bool:
+    return tensor._leaf is not None and tensor._leaf.required
 
 
 def _value(handle: TensorCore) -> Buffer:

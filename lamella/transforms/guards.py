@@ -37,6 +37,12 @@ class Environment:
         self._names: set[str] = set()
         self._take(self._walk())
         self.tensors = self._walked.tensors
+        self._more: Environment | None = None
+
+    def watch_also(self, functions: Sequence[Callable[..., Any]]) -> None:
+        """Watch what functions read that the trace met on its way, such as gradients' hooks."""
+        if functions:
+            self._more = Environment(functions[0], [("hooks", list(functions))])
 
     def _walk(self) -> Walk:
         for _ in range(_ROUNDS):
@@ -77,6 +83,10 @@ class Environment:
 
     def changed(self) -> str | None:
         """None while a call would see what the trace saw, else a sentence saying what differs."""
+        if self._more is not None:
+            found = self._more.changed()
+            if found is not None:
+                return found
         if self._epoch == _epoch() and self._same():
             return None
         walk = self._walk()

@@ -113,6 +113,7 @@ class Jit:
         environment = Environment(self._f, call.objects())
         args, options = call.traced_arguments()
         recording = record(self._f, args, options, call.tensors, call.shapes, environment)
+        environment.watch_also([hook for slot in recording.slots for hook in slot.hooks])
         entry = Entry(recording, environment, call.tensors)
         self.programs += 1
         described = call.described()

@@ -3,8 +3,9 @@
 Input: a function, and objects among its arguments. Output: :class:`Walk`: for every path (closure
 variables, globals, defaults, attributes, items) a comparable value, and cheap tests that tell later
 whether a path may have changed. Numbers, text, flags and containers of them count by value, NumPy
-arrays by content, tensors and functions by identity. Of an object or user's module only what code
-mentions by name is followed; ``getattr`` in the code makes that everything.
+arrays by content (large ones by a sample), tensors and functions by identity. Of an object or a
+user's module only what code mentions by name is followed; ``getattr`` in the code makes that
+everything.
 
 Invariant: what is compared by identity is kept alive, so that an id stays its own.
 """
@@ -15,7 +16,6 @@ import functools
 import random
 import sys
 import types
-import zlib
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -29,7 +29,8 @@ __all__ = ["PLAIN", "Walk", "cell_value", "ids_of"]
 Path = str
 PLAIN = (bool, int, float, complex, str, bytes, type(None), range, slice, type(...))
 DEEP = 64  # attributes and items are followed this far
-ARRAY = 1 << 20  # bytes of an array whose content is compared at each call
+ARRAY = 1 << 18  # bytes of the largest array whose whole content is compared at each call
+SAMPLE = 1 << 14  # bytes that are compared of a larger one
 _CONTAINERS = (list, tuple, set, frozenset, deque)
 _NAMESPACES = {"types", "argparse"}  # modules whose objects are plain bags of settings
 _DYNAMIC = {"getattr", "vars", "__dict__", "attrgetter"}
@@ -88,6 +89,19 @@ def _function_of(member: object) -> object:
     if isinstance(member, functools.cached_property):
         return member.func
     return member
+
+
+def _sample(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """All of an array, or evenly spaced elements of a large one."""
+    if array.nbytes <= ARRAY:
+        return array
+    left = array.nbytes // SAMPLE
+    steps = []
+    for size in array.shape:
+        step = max(1, min(size, left))
+        steps.append(slice(None, None, step))
+        left = -(-left // step)
+    return array[tuple(steps)]
 
 
 class Walk:
@@ -176,12 +190,12 @@ class Walk:
 
     def _array(self, value: np.ndarray[Any, Any], path: Path) -> None:
         self._keep.append(value)
-        if value.nbytes > ARRAY or value.dtype.hasobject:
+        if value.dtype.hasobject:
             self.seen[path] = ("ndarray", id(value))
             return
 
         def content() -> object:
-            return value.shape, value.dtype.str, zlib.crc32(np.ascontiguousarray(value).data)
+            return value.shape, value.dtype.str, _sample(value).tobytes()
 
         self.seen[path] = content()
         self.contents.append((content, self.seen[path]))

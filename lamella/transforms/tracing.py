@@ -74,7 +74,7 @@ class GradientSlot:
     outside: Outside
     before: TensorCore | None
     was_read: bool
-    hooks: tuple[object, ...]
+    hooks: tuple[Callable[..., Any], ...]
 
     def forget(self) -> None:
         """Keep whether there was a gradient, but not the gradient."""

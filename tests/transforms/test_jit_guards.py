@@ -113,6 +113,15 @@ def test_arrays(restored: None) -> None:
     check(lambda x: x * np.cos(ARRAY), lambda: ARRAY.__setitem__(0, 5.0))
 
 
+def test_large_arrays() -> None:
+    large = np.ones((300, 1000), np.float32)
+    check(lambda x: x * (large * 2).sum(), lambda: large.__setitem__(slice(None), 3.0))
+    f = lm.jit(lambda x: x * lm.asarray(large)[7, 7])
+    f(X)
+    large[7, 7] = 5.0  # one element: read at each run, since its memory is shared
+    assert f(X).tolist() == [5, 5, 5]
+
+
 def test_closures() -> None:
     factor, flags, names = 2.0, {"on": True}, ["relu"]
 
