@@ -16,6 +16,7 @@ from typing import Any
 
 SECTION = re.compile(r"^(Args|Returns|Raises|Yields|Attributes|Example|Examples|Note|Notes):\s*$")
 ITEM = re.compile(r"^ {4}([\w*., ]+(?: \([^)]*\))?):\s+(.*)$")
+QUOTED = re.compile(r"(: |-> )'([^']*)'")  # annotations that are kept as text
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -63,7 +64,8 @@ def _prose(line: str) -> str:
 def signature(value: object) -> str:
     """The signature as text, or nothing for what has none."""
     try:
-        return ADDRESS.sub("", str(inspect.signature(value)))  # type: ignore[arg-type]
+        text = ADDRESS.sub("", str(inspect.signature(value)))  # type: ignore[arg-type]
+        return QUOTED.sub(r"\1\2", text)
     except (TypeError, ValueError):
         return ""
 

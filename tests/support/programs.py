@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from lamella.compiler.pipeline import Blueprint, Step, compile_graph
+from lamella.compiler.blueprint import Blueprint, Step
+from lamella.compiler.pipeline import compile_graph
 from lamella.ir.loops import Kernel
 from lamella.ir.node import Node, topological
 
