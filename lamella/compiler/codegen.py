@@ -98,6 +98,15 @@ def compile_objects(kernels: Sequence[Kernel], target: Target, *, level: int = L
 
     Raises:
         CompilerError: if a kernel cannot be translated.
+
+    >>> from lamella.compiler.emit.target import host
+    >>> from lamella.ir.text import parse_kernel
+    >>> clear = parse_kernel('''kernel clear
+    ...   out x: float32
+    ... grid i < 8
+    ...   x[i] = 0.0:float32''')
+    >>> list(load_object(compile_objects([clear], host())))
+    ['clear']
     """
     return compile_ir(emit_module(kernels, target), target, sroa=needs_sroa(kernels), level=level)
 

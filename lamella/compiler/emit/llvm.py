@@ -56,6 +56,16 @@ def emit_module(kernels: Sequence[Kernel], target: Target) -> str:
 
     Raises:
         CompilerError: for a kernel no emitter could translate (a fault of the compiler).
+
+    >>> from lamella.compiler.emit.target import named
+    >>> from lamella.ir.text import parse_kernel
+    >>> double = parse_kernel('''kernel double
+    ...   inout x: float32
+    ... grid i < 1
+    ...   lanes j < 4
+    ...     x[j] = add(x[j], x[j])''')
+    >>> [line for line in emit_module([double], named("avx2")).splitlines() if "fadd" in line]
+    ['%v7 = fadd contract <4 x float> %v6, %v6']
     """
     declares: dict[str, str] = {}
     metadata: list[str] = []

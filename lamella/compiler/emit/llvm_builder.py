@@ -81,22 +81,38 @@ class Scope:
 
 
 def scalar_type(dtype: DType) -> str:
-    """The LLVM type of a value (float16 and bfloat16 are held as their bits)."""
+    """The LLVM type of a value (float16 and bfloat16 are held as their bits).
+
+    >>> scalar_type(bool_), scalar_type(float32)
+    ('i1', 'float')
+    """
     return _SCALAR[dtype.name]
 
 
 def memory_type(dtype: DType) -> str:
-    """The LLVM type of an element in memory: bool takes a byte."""
+    """The LLVM type of an element in memory: bool takes a byte.
+
+    >>> memory_type(bool_)
+    'i8'
+    """
     return "i8" if dtype is bool_ else _SCALAR[dtype.name]
 
 
 def vtype(scalar: str, lanes: int) -> str:
-    """The type of ``lanes`` values of an LLVM type (0: the scalar)."""
+    """The type of ``lanes`` values of an LLVM type (0: the scalar).
+
+    >>> vtype("float", 8)
+    '<8 x float>'
+    """
     return f"<{lanes} x {scalar}>" if lanes else scalar
 
 
 def mangle(scalar: str, lanes: int) -> str:
-    """The suffix of overloaded intrinsics: ``v16f32``."""
+    """The suffix of overloaded intrinsics.
+
+    >>> mangle("float", 16)
+    'v16f32'
+    """
     name = _MANGLED.get(scalar, scalar)
     return f"v{lanes}{name}" if lanes else name
 
@@ -133,7 +149,11 @@ def constant(value: bool | int | float, dtype: DType) -> Value:
 
 
 def int_constant(value: int) -> Value:
-    """An int64 literal."""
+    """An int64 literal.
+
+    >>> int_constant(3).text
+    '3'
+    """
     return Value(str(value), int64, const=value)
 
 

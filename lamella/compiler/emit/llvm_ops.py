@@ -208,8 +208,7 @@ def _ramp_compared(o: Operations, op: str, args: Sequence[Value | Ramp]) -> Valu
         else constant(b.const - a.base.const, int64)
     )
     low, high = constant(-1, int64), constant(a.lanes, int64)
-    clamped = o.apply("max", (o.apply("min", (room, high), int64), low), int64)
-    assert isinstance(clamped, Value)
+    clamped = o.b.spread(o.apply("max", (o.apply("min", (room, high), int64), low), int64))
     byte = Value(clamped.text, int64, 0, clamped.place, clamped.const)
     if clamped.const is None:
         byte = o.emit(f"trunc i64 {clamped.text} to i8", int64, 0, clamped)

@@ -74,7 +74,16 @@ def expand_expr(op: str, args: tuple[Expr, ...], dtype: DType) -> Expr:
 
 
 def expand_math(kernel: Kernel) -> Kernel:
-    """``kernel`` with every elementary function written out."""
+    """``kernel`` with every elementary function written out.
+
+    >>> from lamella.ir.text import parse_kernel
+    >>> kernel = parse_kernel('''kernel roots
+    ...   inout x: float32
+    ... grid i < 8
+    ...   x[i] = sqrt(x[i])''')
+    >>> expand_math(kernel) is kernel
+    True
+    """
     return (
         kernel
         if not _Expander.needed(kernel)
