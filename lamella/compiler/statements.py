@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from lamella.compiler.elements import Elements, ReadOf
 from lamella.compiler.partition import is_external
 from lamella.ir.dim import Size, product
+from lamella.ir.index import constant
 from lamella.ir.loops import Apply, Const, Expr, Var
 from lamella.ir.node import Node
 
@@ -61,6 +62,16 @@ class Statement:
     # every materialised or external node it depends on
     sources: list[Node] = field(default_factory=list)
 
+    @property
+    def wide(self) -> list[int]:
+        """The axes that need a loop: all but those of size 1."""
+        return [axis for axis, v in enumerate(self.out) if v.extent != 1]
+
+    @property
+    def index(self) -> tuple[Expr, ...]:
+        """The index of an element in terms of ``out``."""
+        return _index(self.out)
+
 
 @dataclass(slots=True)
 class Program:
@@ -76,6 +87,11 @@ def _variables(prefix: str, sizes: Sequence[Size]) -> tuple[Var, ...]:
     return tuple(Var(f"{prefix}{axis}", size) for axis, size in enumerate(sizes))
 
 
+def _index(variables: Sequence[Var]) -> tuple[Expr, ...]:
+    """The variables as an index; along an axis of size 1 it is 0, which takes no loop."""
+    return tuple(constant(0) if v.extent == 1 else v for v in variables)
+
+
 def build(order: Sequence[Node], outputs: Sequence[Node], stored: set[Node]) -> Program:
     """The statements of a graph given in order."""
     names: dict[Node, str] = {}
@@ -89,7 +105,18 @@ def build(order: Sequence[Node], outputs: Sequence[Node], stored: set[Node]) -> 
     for node in order:
         if node in stored:
             statements.append(_statement(len(statements), node, names, params))
-    return Program(statements, names, params, list(outputs))
+    return Program(_live(statements, outputs), names, params, list(outputs))
+
+
+def _live(statements: Sequence[Statement], outputs: Sequence[Node]) -> list[Statement]:
+    """The statements an output reads: composing drops reads that an empty region never makes."""
+    wanted = set(outputs)
+    found: list[Statement] = []
+    for s in reversed(statements):
+        if s.node in wanted:
+            wanted.update(s.sources)
+            found.append(s)
+    return found[::-1]
 
 
 def _statement(
@@ -109,7 +136,7 @@ def _statement(
         _reduction(statement, elements)
     else:
         statement.out = _variables("v", node.shape)
-        statement.value = elements.at(node, statement.out, top=True)
+        statement.value = elements.at(node, statement.index, top=True)
     statement.reads = elements.reads
     statement.sources = list(dict.fromkeys(read.node for read in elements.reads))
     return statement
@@ -122,12 +149,14 @@ def _reduction(statement: Statement, elements: Elements) -> None:
     variables = _variables("v", source.shape)
     statement.kind = "fold"
     statement.out = tuple(v for axis, v in enumerate(variables) if axis not in axes)
-    statement.reduce = tuple(v for axis, v in enumerate(variables) if axis in axes)
+    index = _index(variables)
+    folded = [index[axis] for axis in range(source.ndim) if axis in axes]
+    statement.reduce = tuple(i for i in folded if isinstance(i, Var))
     statement.fold = node.op.fold(node)
-    value = elements.at(source, variables)
+    value = elements.at(source, index)
     identity = statement.fold[1].dtype
     if statement.fold[0] in ("argmax", "argmin"):
-        statement.second = statement.reduce[0]
+        statement.second = folded[0]
     statement.value = value if value.dtype is identity else Apply("cast", (value,), identity)
 
 
@@ -144,13 +173,14 @@ def _contraction(statement: Statement, elements: Elements) -> None:
     what: Contraction = node.op.contraction(node, args)  # type: ignore[attr-defined]
     batch, m = _variables("b", what.batch), _variables("m", what.m)
     n, k = _variables("n", what.n), _variables("k", what.k)
-    left = what.left(batch, m, k)
-    right = what.right(batch, k, n)
-    index = what.out_index(batch, m, n)
+    left = what.left(_index(batch), _index(m), _index(k))
+    right = what.right(_index(batch), _index(k), _index(n))
+    index = what.out_index(_index(batch), _index(m), _index(n))
     statement.tiles = Tiles(what, batch, m, n, k, left, right, index)
     statement.kind = "tiles"
     statement.out = _variables("v", node.shape)
-    if all(isinstance(i, Var) for i in index) and _is_small(what):
+    plain = all(isinstance(i, Var) or i == constant(0) for i in index)
+    if plain and _is_small(what):
         _as_fold(statement, statement.tiles)
 
 
@@ -171,8 +201,10 @@ def _as_fold(statement: Statement, tiles: Tiles) -> None:
         return value if value.dtype is accumulate else Apply("cast", (value,), accumulate)
 
     statement.kind = "fold"
-    statement.out = tuple(i for i in tiles.index if isinstance(i, Var))
-    statement.reduce = tiles.k
+    statement.out = tuple(
+        i if isinstance(i, Var) else v for i, v in zip(tiles.index, statement.out, strict=True)
+    )
+    statement.reduce = tuple(v for v in tiles.k if v.extent != 1)
     statement.value = Apply("mul", (cast(tiles.left), cast(tiles.right)), accumulate)
     zero = 0.0 if accumulate.kind == "f" else 0
     statement.fold = (

@@ -14,6 +14,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
+from collections.abc import Callable
 from typing import Final
 
 from lamella.config import config
@@ -22,7 +23,7 @@ from lamella.runtime import os_host
 
 __all__ = [
     "LargeClass", "check_memory", "free_lists", "memory_available", "memory_in_use", "new_block",
-    "readable_size", "size_class", "trim_memory",
+    "readable_size", "relief", "size_class", "trim_memory",
 ]  # fmt: skip
 
 SMALL: Final = 64 * 1024  # the largest block cut from a slab
@@ -98,10 +99,37 @@ def new_block(size: int) -> int:
     Raises:
         OutOfMemoryError: if the system, its control group or ``config.memory_limit`` has no room.
     """
+    try:
+        return _new_block(size)
+    except OutOfMemoryError:
+        if not _relieve():
+            raise
+    return _new_block(size)
+
+
+def _new_block(size: int) -> int:
     with _totals.lock:
         if size not in free_lists:
             free_lists[size] = [] if size <= SMALL else LargeClass(size)
         return _cut(size) if size <= SMALL else _map(size)
+
+
+relief: Final[list[Callable[[], object]]] = []
+"""What to do when memory is short: called once each before an allocation gives up."""
+_relieving: Final = threading.local()
+
+
+def _relieve() -> bool:
+    """Let whoever keeps memory alive give some up; False where that is going on already."""
+    if not relief or getattr(_relieving, "now", False):
+        return False
+    _relieving.now = True
+    try:
+        for give_up in relief:
+            give_up()
+    finally:
+        _relieving.now = False
+    return True
 
 
 def _cut(size: int) -> int:

@@ -9,7 +9,7 @@ bool.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -19,8 +19,12 @@ from lamella.ir.node import Node
 from lamella.ops.base import Array
 from lamella.ops.leaf import DATA
 from lamella.runtime.buffer import empty, from_numpy
+from lamella.tensor import pending
 
 __all__ = ["integer_range", "node_from_array", "node_from_data", "python_dtype"]
+
+
+LARGE: Final = 1 << 20  # bytes from which an array counts as memory that pending operations hold
 
 
 def node_from_array(array: Array, dtype: DType | None = None, copy: bool = True) -> Node:
@@ -45,6 +49,8 @@ def node_from_array(array: Array, dtype: DType | None = None, copy: bool = True)
             buffer.numpy(array.shape, wanted.numpy, writable=True)[...] = array
     node = Node(DATA, (), array.shape, wanted)
     node.value = buffer
+    if buffer.nbytes > LARGE:
+        pending.hold(buffer.nbytes)
     return node
 
 

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from lamella.tensor.core import TensorCore
 
 __all__ = [
-    "Trace", "compute", "current_trace", "flush", "note", "noted", "placeholder_in", "set_trace",
-    "soft_limit", "traces",
+    "Trace", "compute", "current_trace", "flush", "hold", "note", "noted", "placeholder_in",
+    "set_trace", "soft_limit", "traces",
 ]  # fmt: skip
 
 HARD: Final = 4  # times the soft limit, anywhere
@@ -79,6 +79,8 @@ class Trace(Protocol):
 traces: Final[dict[int, Trace]] = {}  # by thread; empty almost always, which is the fast path
 noted: Final[list[ref[TensorCore]]] = []
 _lock: Final = threading.RLock()
+HELD: Final = 256 << 20
+_held = 0  # bytes of arrays taken in since the last flush, which pending operations may keep alive
 _limit = 0  # number of noted handles at which the recording site is looked at
 _sites: list[
     Site
@@ -148,12 +150,30 @@ def placeholder_in(node: Node) -> bool:
     return any(part.op.name == "placeholder" and part.value is None for part in topological([node]))
 
 
+def hold(nbytes: int) -> None:
+    """Count host memory that pending operations may keep alive; compute them when it is much."""
+    global _held
+    _held += nbytes
+    if _held > HELD and noted:
+        _give_up()
+
+
+def _give_up() -> None:
+    """Compute what is pending, so that operands only it needs are freed."""
+    global _held
+    _held = 0
+    if current_trace() is None:
+        flush()
+
+
 def _evaluate(nodes: Sequence[Node]) -> None:
     global evaluator
     if evaluator is None:
         from lamella.runtime.evaluate import evaluate
+        from lamella.runtime.memory import relief
 
         evaluator = evaluate
+        relief.append(_give_up)
     evaluator(nodes)
 
 
@@ -207,7 +227,8 @@ def flush(node: Node | None = None, looked_at: str = "value") -> None:
 
 def _take() -> list[Node]:
     """The pending nodes of live noted handles, once each; ``noted`` is empty afterwards."""
-    global _limit
+    global _held, _limit
+    _held = 0
     references = noted[:]
     del noted[: len(references)]  # other threads may have added to the end meanwhile
     handles = [reference() for reference in references]

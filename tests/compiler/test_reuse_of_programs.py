@@ -114,3 +114,20 @@ def test_every_pass_can_be_left_out() -> None:
         forget_programs()
         with config(skip_passes=name):
             np.testing.assert_allclose(_train(3)[0], reference, rtol=1e-4, atol=1e-6)
+
+
+def test_a_statement_nobody_reads_is_dropped() -> None:
+    for columns in (2, 3, 1):  # an empty region of three sizes: the scattered value is never read
+        x = lm.ones((1, columns))
+        region = x[np.array([0]), None, :0, None]
+        found = x.at[np.array([0]), None, :0, None].add(lm.ones(region.shape))
+        np.testing.assert_array_equal(found.numpy(), np.ones((1, columns)))
+
+
+def test_pending_operations_do_not_hold_memory_without_bound() -> None:
+    block = np.ones(1_000_000, np.float32)
+    with config(memory_limit=(memory_in_use() >> 20) + 200):
+        total = lm.zeros(())
+        for _ in range(120):  # 480 MB in all
+            total = total + lm.tensor(block).sum()
+    assert total.item() == 120e6
