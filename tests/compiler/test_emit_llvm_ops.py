@@ -5,12 +5,15 @@ the interpreter, on each x86 target the machine runs.
 from __future__ import annotations
 
 import itertools
+import struct
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 
+from lamella.compiler.codegen import compile_objects
+from lamella.compiler.emit.target import named
 from lamella.dtypes import ALL, DType, bool_
 from lamella.ir.loop_interp import run_kernel
 from lamella.ir.loop_text import BOOL_RESULTS
@@ -186,3 +189,26 @@ def test_operation_equals_interpreter(op: str, dtype: DType, name: str) -> None:
 @pytest.mark.parametrize(("op", "source", "dtype"), CASTS, ids=lambda x: getattr(x, "name", x))
 def test_conversion_equals_interpreter(op: str, source: DType, dtype: DType, name: str) -> None:
     same_bits(*ran(conversion(op, source, dtype), name, op))
+
+
+def undefined(image: bytes) -> set[str]:
+    """The names an ELF object leaves to others."""
+    (start,) = struct.unpack_from("<Q", image, 40)
+    size, count = struct.unpack_from("<HH", image, 58)
+    sections = [struct.unpack_from("<IIQQQQIIQQ", image, start + k * size) for k in range(count)]
+    found = set()
+    for section in (s for s in sections if s[1] == 2):
+        names = sections[section[6]][4]
+        for at in range(section[4], section[4] + section[5], 24):
+            name, _, _, defined_in = struct.unpack_from("<IBBH", image, at)
+            if name and not defined_in:
+                found.add(image[names + name : image.index(b"\0", names + name)].decode())
+    return found
+
+
+@pytest.mark.slow
+def test_no_operation_calls_a_library() -> None:
+    made = [operation(*case)[0] for case in CASES] + [conversion(*case)[0] for case in CASTS]
+    for at in range(0, len(made), 50):  # x86 objects are linked above, where a missing name fails
+        data = compile_objects(made[at : at + 50], named("aarch64"))
+        assert undefined(data[data.index(b"\x7fELF") :]) == set()
