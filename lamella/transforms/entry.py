@@ -8,6 +8,7 @@ result is ever overwritten by a later call.
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -70,6 +71,7 @@ class Entry:
     ) -> None:
         self._environment = environment
         outsides = recording.outsides
+        self._outsides = outsides
         self._structure = recording.structure
         self._single = recording.structure.kind is None
         self._inputs = tuple(o.placeholder for o in outsides)
@@ -135,7 +137,13 @@ class Entry:
         scalars = [n for n in order if n.op.name == "scalar"]
         self._constants = [_settled(n) for n in constants]
         self._words = [pack_scalar(n.value, n.dtype) for n in scalars]  # type: ignore[arg-type]
-        self._program = compile_program(self._roots, [*self._inputs, *constants], scalars)
+        states = [*self._states, *((i, place) for i, place, _ in self._leaves)]
+        offered = {place: i for i, place in states if isinstance(place, int)}
+        if self._graphs:
+            offered = {}  # a history reads the old state
+        self._program = compile_program(self._roots, [*self._inputs, *constants], scalars, offered)
+        blueprint = self._program.blueprint
+        self._donated = {} if blueprint.faults else blueprint.donated  # a fault must lose nothing
         self._symbols = self._program.blueprint.symbols
         self._same = list(self._program.blueprint.same.items())
         self._dtypes = [node.dtype for node in self._roots]
@@ -203,22 +211,45 @@ class Entry:
         """The function's result; ``shared`` arguments lie in an array of the caller's."""
         program = self._program
         handles = self._handles(tensors)
-        buffers = []
-        for handle in handles:
-            value = handle.node.value
-            buffers.append(value if type(value) is Buffer else _value(handle))
+        buffers = [_value(handle) for handle in handles]
         buffers += self._constants
         at = program.fixed
         if at is None:
             at = program.bind(tuple([sizes[name] for name in self._symbols]))
         try:
-            made = [memory.empty(nbytes) for nbytes in at.nbytes]
+            made = self._results_memory(at.nbytes, handles, buffers)
         except MemoryError as error:
             raise too_large(self._roots, error) from None
         program.run([b.ptr for b in buffers], self._words.copy(), [b.ptr for b in made], at)
         for i, source in self._same:
             made[i] = made[source] if source >= 0 else _lasting(buffers[-1 - source])
         return self._deliver(Run(self, handles, made, at.shapes, sizes, shared))
+
+    def _results_memory(
+        self, nbytes: Sequence[int], handles: Sequence[TensorCore], buffers: Sequence[Buffer]
+    ) -> list[Buffer]:
+        """Memory for the roots: that of the state they replace, where nothing else holds it."""
+        donated = self._donated
+        if not donated:
+            return [memory.empty(n) for n in nbytes]
+        return [
+            buffers[donated[i]]
+            if i in donated and self._is_sole(donated[i], handles, buffers)
+            else memory.empty(n)
+            for i, n in enumerate(nbytes)
+        ]
+
+    def _is_sole(
+        self, i: int, handles: Sequence[TensorCore], buffers: Sequence[Buffer]
+    ) -> bool:
+        """Whether a tensor's handle alone holds its value; the counts of references say so."""
+        node, outside = handles[i].node, self._outsides[i]
+        holders = 3 + (outside.original is node)  # the handle, `node`, the count's own argument
+        return (
+            buffers[i].writable
+            and sys.getrefcount(node) == holders
+            and sys.getrefcount(buffers[i]) == 3  # the node, `buffers`, the count's own argument
+        )
 
     def _deliver(self, run: Run) -> Any:
         leaves = [result(run) for result in self._results]
@@ -313,7 +344,10 @@ def _is_required(tensor: TensorCore) -> bool:
 
 def _value(handle: TensorCore) -> Buffer:
     """The buffer of a tensor's value, which is computed if it is pending."""
-    if handle.node.value is None:
+    value = handle.node.value
+    if type(value) is Buffer:
+        return value
+    if value is None:
         pending.flush(handle.node)
     return _settled(handle.node)
 
