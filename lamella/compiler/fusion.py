@@ -72,7 +72,7 @@ class Fusion:
                 self._join(group, s, *plan)
                 self._absorb(group, s, candidates)
                 return
-        self._new(s, "loops", list(range(len(s.out))))
+        self._new(s, "loops", s.wide)
 
     def _new(self, s: Statement, kind: str, axes: list[int]) -> Group:
         group = Group(self._made, kind, [s.node.shape[a] for a in axes])
@@ -124,14 +124,14 @@ class Fusion:
         if s.kind == "fold":
             return self._fit_fold(group, s, keep, axes)
         whole = bool(found) and len(keep) == len(found)
-        if whole and (group.folds or len(axes) == len(s.out) or _many(group.sizes)):
+        if whole and (group.folds or len(axes) == len(s.wide) or _many(group.sizes)):
             return keep, axes
         return self._fit_whole(group, s)
 
     def _fit_fold(
         self, group: Group, s: Statement, keep: list[int], axes: tuple[int, ...]
     ) -> tuple[list[int], tuple[int, ...]] | None:
-        if keep and sorted(axes) == list(range(len(s.out))):
+        if keep and sorted(axes) == s.wide:
             sizes = [group.sizes[q] for q in keep]
             shrinks = len(keep) < len(group.sizes)
             if not (shrinks and group.folds) and (_many(sizes) or _is_small(group, s, SMALL)):
@@ -140,7 +140,7 @@ class Fusion:
 
     def _fit_whole(self, group: Group, s: Statement) -> tuple[list[int], tuple[int, ...]] | None:
         """Into a group that is, or can become, a single iteration because all it does is small."""
-        if s.kind == "fold" and s.out:
+        if s.kind == "fold" and s.wide:
             return None
         if not group.sizes:
             return ([], ()) if _is_small(None, s, WHOLE) else None
@@ -171,7 +171,7 @@ class Fusion:
 
     def _reads_in_place(self, group: Group, s: Statement) -> bool:
         return s.node.shape == group.members[0].node.shape and all(
-            read.index == s.out for read in s.reads if self.of.get(read.node) is group
+            read.index == s.index for read in s.reads if self.of.get(read.node) is group
         )
 
     # -- joining -----------------------------------------------------------------------------------
@@ -260,5 +260,5 @@ def fuse(statements: Sequence[Statement], enabled: bool = True) -> list[Group]:
         return fusion.run()
     for s in statements:
         kind = s.kind if s.kind in ("tiles", "kernel") else "loops"
-        fusion._new(s, kind, list(range(len(s.out))) if kind == "loops" else [])
+        fusion._new(s, kind, s.wide if kind == "loops" else [])
     return fusion._ordered()

@@ -8,7 +8,7 @@ what its arguments are in the program.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lamella.compiler.blocks import lane_cost, load_indices
 from lamella.compiler.elements import Elements
@@ -33,6 +33,7 @@ from lamella.ir.loops import (
     Var,
 )  # fmt: skip
 from lamella.ir.node import Node
+from lamella.ir.numbering import checked_indices
 from lamella.ops.base import Index
 
 __all__ = ["Draft", "draft"]
@@ -154,7 +155,9 @@ def _signed(body: For, dtypes: dict[str, DType], work: Size) -> Kernel:
     if found.faults:
         buffers.append(BufferParam("fault", int64, "inout"))
     params = tuple(found.params.values())
-    return Kernel("kernel", tuple(buffers), params, tuple(found.sizes), body, found.faults, work)
+    kernel = Kernel("kernel", tuple(buffers), params, tuple(found.sizes), body, 0, work)
+    faults = len(checked_indices(kernel)) if found.faults else 0
+    return replace(kernel, faults=faults)
 
 
 def _sites(group: Group, kernel: Kernel) -> list[str | None]:

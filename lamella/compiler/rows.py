@@ -100,8 +100,8 @@ class Rows:
 
     # -- placing members in nests ------------------------------------------------------------------
     def _inner_of(self, s: Statement, per_axis: Sequence[Item]) -> tuple[Item, ...]:
-        taken = set(self.group.axes[s])
-        return tuple(e for axis, e in enumerate(per_axis) if axis not in taken)
+        taken = self.group.axes[s]
+        return tuple(per_axis[axis] for axis in s.wide if axis not in taken)
 
     def _enter(self, s: Statement) -> None:
         inner = (*self._inner_of(s, s.out), *s.reduce)
@@ -181,7 +181,10 @@ class Rows:
         s = entry.statement
         inner = iter(entry.inner)
         outer = {a: self._outer[q] for q, a in enumerate(self.group.axes[s])}
-        index = tuple(outer[a] if a in outer else next(inner) for a in range(len(s.out)))
+        index = tuple(
+            outer[a] if a in outer else i if isinstance(i, Const) else next(inner)
+            for a, i in enumerate(s.index)
+        )
         return linearise(index, s.node.shape)
 
     def _roots(self, nest: Nest) -> list[Expr]:
