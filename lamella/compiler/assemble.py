@@ -18,7 +18,7 @@ from lamella.compiler.fusion import Group
 from lamella.compiler.kernels import Draft, draft
 from lamella.compiler.memory import Temporary
 from lamella.compiler.partition import is_external
-from lamella.compiler.reuse import in_place, with_alias
+from lamella.compiler.reuse import in_place, streamable, streamed, with_alias
 from lamella.compiler.statements import Program
 from lamella.ir.dim import Dim, product, symbols, typical
 from lamella.ir.loop_text import kernel_text
@@ -27,6 +27,7 @@ from lamella.ir.node import Node
 
 __all__ = ["Assembler"]
 
+STREAM = 16 << 20  # bytes of a result that would only drive other data out of the caches
 TASK = 32768  # scalar operations worth a task of their own
 
 
@@ -75,7 +76,11 @@ class Assembler:
             needed |= made.temporaries
         if reuse:
             for i, made in enumerate(drafts):
-                made.kernel = with_alias(made.kernel, self._take_over(i, made.kernel))
+                pairs = self._take_over(i, made.kernel)
+                made.kernel = with_alias(made.kernel, pairs)
+                if self.groups[i].kind == "loops":
+                    names = self._read_by_nobody(i, made.kernel) - pairs.keys()
+                    made.kernel = streamed(made.kernel, names)
         return self._assemble(drafts, needed)
 
     # -- memory ------------------------------------------------------------------------------------
@@ -91,6 +96,17 @@ class Assembler:
                     self.memory[node] = operand
                     break
         return pairs
+
+    def _read_by_nobody(self, number: int, kernel: Kernel) -> set[str]:
+        """Large outputs of launch ``number`` that no later one reads, with aligned stores."""
+        found = set()
+        for name in streamable(kernel):
+            node = self.node_of[name]
+            nbytes = node.size * node.dtype.itemsize
+            large = isinstance(nbytes, int) and nbytes >= STREAM
+            if large and node in self.outputs and self.last[node] == number:
+                found.add(name)
+        return found
 
     def _dies(self, operand: Node, node: Node, number: int) -> bool:
         if self.last[operand] != number or operand.size != node.size:

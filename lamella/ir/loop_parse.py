@@ -321,7 +321,10 @@ class _Reader:
             line.expect(":")
             dtype = self.scope.buffers[name] = line.dtype()
             alias = line.word() if line.accept("alias") else None
-            buffers.append(BufferParam(name, dtype, word, alias))  # type: ignore[arg-type]
+            streamed = line.accept("streamed")
+            buffers.append(
+                BufferParam(name, dtype, word, alias, streamed)  # type: ignore[arg-type]
+            )
         elif word == "param":
             name = line.word()
             line.expect(":")

@@ -231,7 +231,9 @@ class _Printer:
         lines = [f"kernel {'_' if normalise else kernel.name}"]
         for buffer in kernel.buffers:
             alias = f" alias {names[buffer.alias]}" if buffer.alias is not None else ""
-            lines.append(f"  {buffer.mode} {names[buffer.name]}: {buffer.dtype.name}{alias}")
+            streamed = " streamed" if buffer.streamed else ""
+            name = names[buffer.name]
+            lines.append(f"  {buffer.mode} {name}: {buffer.dtype.name}{alias}{streamed}")
         lines += [f"  param {names[p.name]}: {p.dtype.name}" for p in kernel.params]
         if kernel.sizes:
             lines.append(f"  sizes {', '.join([names.sizes.get(s, s) for s in kernel.sizes])}")

@@ -328,13 +328,15 @@ class BufferParam:
     """A memory argument: ``mode`` is "in", "out" or "inout"; distinct buffers overlap only where
     ``alias`` allows it.
 
-    ``alias`` names an input that this output may share memory with, index for index.
+    ``alias`` names an input that this output may share memory with, index for index. ``streamed``:
+    it begins at a multiple of 64 bytes and nothing reads it soon, so stores may bypass the caches.
     """
 
     name: str
     dtype: DType
     mode: Literal["in", "out", "inout"]
     alias: str | None = None
+    streamed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

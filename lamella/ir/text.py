@@ -5,7 +5,7 @@ same thing.
 grammar, one line a statement, blocks by two more spaces of indentation::
 
     kernel     = "kernel" name NEWLINE {header} loop                     (the loop is a grid)
-    header     = ("in" | "out" | "inout") name ":" dtype ["alias" name]  (buffers, in order)
+    header     = ("in" | "out" | "inout") name ":" dtype ["alias" name] ["streamed"]  (buffers)
                | "param" name ":" dtype
                | "sizes" name {"," name}
                | "faults" number | "work" size

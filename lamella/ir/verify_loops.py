@@ -53,7 +53,7 @@ _RESERVED: Final = frozenset(
         r"\w+",
         """
         alias barrier block else faults grid if in inf inout kernel lanes local nan out param
-        register serial shared sizes true false unroll var work
+        register serial shared sizes streamed true false unroll var work
         """,
     )
 )

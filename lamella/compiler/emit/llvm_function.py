@@ -92,7 +92,10 @@ class FunctionWriter:
             group = groups[param.name]
             suffix = metadata[group] + ("" if group in written else ", !invariant.load !{}")
             pointer = self._slot(slot, "ptr", int64)
-            self.m.buffers[param.name] = Buffer(pointer, param.dtype, suffix, group=group)
+            streamed = self._streamed() if param.streamed else ""
+            self.m.buffers[param.name] = Buffer(
+                pointer, param.dtype, suffix, group=group, streamed=streamed
+            )
             slot += 1
         for scalar in kernel.params:
             value = self._slot(
@@ -105,6 +108,10 @@ class FunctionWriter:
             slot += 1
         self.scratch_pointer = self._slot(slot, "ptr", int64) if self.scratch else None
         self.scratch_used = 0
+
+    def _streamed(self) -> str:
+        self.metadata.append(f"!{len(self.metadata)} = !{{i32 1}}")
+        return f", !nontemporal !{len(self.metadata) - 1}"
 
     def _slot(self, index: int, scalar: str, dtype: DType) -> Value:
         address = (

@@ -54,6 +54,7 @@ class Buffer:
         0  # loads stay in this scope or further in, because a loop around them writes the buffer
     )
     group: str = ""  # buffers of one group may overlap
+    streamed: str = ""  # the metadata of vector stores that bypass the caches
 
 
 class Memory:
@@ -303,9 +304,9 @@ class Memory:
         value = self._reversed(value) if backwards else value
         t = vtype(memory_type(buffer.dtype), lanes)
         if mask is None:
-            self.b.effect(
-                f"store {t} {value.text}, ptr {pointer.text}, align {size}{buffer.metadata}"
-            )
+            align = min(64, lanes * size) if buffer.streamed else size
+            extra = f"{buffer.metadata}{buffer.streamed}"
+            self.b.effect(f"store {t} {value.text}, ptr {pointer.text}, align {align}{extra}")
             return
         mask = self._reversed(mask) if backwards else mask
         name = f"llvm.masked.store.{mangle(memory_type(buffer.dtype), lanes)}.p0"
