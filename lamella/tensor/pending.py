@@ -28,6 +28,7 @@ from weakref import ref
 from lamella.config import config
 from lamella.errors import TraceError
 from lamella.ir.node import Node, topological
+from lamella.runtime.memory import relief
 
 if TYPE_CHECKING:
     from lamella.tensor.core import TensorCore
@@ -166,14 +167,15 @@ def _give_up() -> None:
         flush()
 
 
+relief.append(_give_up)
+
+
 def _evaluate(nodes: Sequence[Node]) -> None:
     global evaluator
     if evaluator is None:
         from lamella.runtime.evaluate import evaluate
-        from lamella.runtime.memory import relief
 
         evaluator = evaluate
-        relief.append(_give_up)
     evaluator(nodes)
 
 
