@@ -137,7 +137,7 @@ class TileKernel:
         """
         variables: dict[Var, Expr] = {}
         for names, position in axes:
-          
+
             variables.update(
                 zip(names, split_linear(position, tuple(v.size for v in names)), strict=True)
             )
@@ -267,7 +267,7 @@ class TileKernel:
         axes = ((t.batch, batch), (t.m, add(row0, i)), (t.n, add(column0, j)))
         variables: dict[Var, Expr] = {}
         for names, position in axes:
-          
+
             variables.update(
                 zip(names, split_linear(position, tuple(v.size for v in names)), strict=True)
             )

@@ -31,6 +31,7 @@ _SLAB: Final = 1024 * 1024
 _HUGE: Final = 2 * 1024 * 1024
 _CHECKED: Final = 64 * 1024 * 1024  # from here on, ask the system before taking
 _COLOUR: Final = 4096
+_RESERVE: Final = 16 * 1024 * 1024  # bytes over the limit that giving memory up may itself need
 
 free_lists: Final[dict[int, list[int]]] = {}  # class size -> free addresses
 _mappings: Final[dict[int, tuple[int, int]]] = {}  # address of a large block -> its mapping
@@ -164,6 +165,8 @@ def _take_pages(length: int, nbytes: int) -> int:
     Checked first; if need be, all that is kept for reuse is given back.
     """
     limit = config.memory_limit << 20
+    if limit and getattr(_relieving, "now", False):
+        limit += _RESERVE
     if limit and _totals.mapped + nbytes > limit:
         _trim(0)
         if _totals.mapped + nbytes > limit:
