@@ -180,11 +180,11 @@ class ExpressionWriter:
             if not self._touches(arm):
                 arms.append(self.value(arm))
                 continue
-            self.forget()
+            outside = dict(self._impure)  # needed wherever the select is: holds in its arms too
             self._arms.append(chosen)
             arms.append(self.value(arm))
             self._arms.pop()
-            self.forget()
+            self._impure = outside
         return self.b.spread(self.o.apply("select", (condition, *arms), expr.dtype))
 
     def _negated(self, condition: Value) -> Value:
