@@ -42,7 +42,7 @@ def _map(outputs: Sequence[Node], change: Callable[[Node, tuple[Node, ...]], Nod
 
 def canonicalise(outputs: Sequence[Node]) -> list[Node]:
     """Equal nodes become one; ``mark`` and ``stop_gradient`` (identities once derivatives are
-    taken) disappear.
+    taken) and products with 1 disappear.
     """
     known: dict[object, Node] = {}
 
@@ -51,6 +51,9 @@ def canonicalise(outputs: Sequence[Node]) -> list[Node]:
             return node
         if node.op.name in ("mark", "stop_gradient"):
             return inputs[0]
+        kept = _times_one(node, inputs)
+        if kept is not None:
+            return kept
         key = (node.op, tuple(map(id, inputs)), node.shape, node.dtype)
         found = known.get(key)
         if found is None:
@@ -58,6 +61,23 @@ def canonicalise(outputs: Sequence[Node]) -> list[Node]:
         return found
 
     return _map(outputs, change)
+
+
+def _times_one(node: Node, inputs: tuple[Node, ...]) -> Node | None:
+    """The other factor where one is the constant 1, however it was moved around."""
+    if node.op.name not in ("multiply", "divide"):
+        return None
+    a, b = inputs
+    if _is_one(b) and a.shape == node.shape:
+        return a
+    return b if node.op.name == "multiply" and _is_one(a) and b.shape == node.shape else None
+
+
+def _is_one(node: Node) -> bool:
+    while node.op.name in ("broadcast_to", "reshape", "permute") and node.value is None:
+        node = node.inputs[0]
+    value = getattr(node.op, "value", None) if node.op.name == "constant" else None
+    return value is not None and not isinstance(value, bool) and value == 1
 
 
 def _with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from lamella.compiler.statements import Statement
 from lamella.ir.dim import Size, product
-from lamella.ir.loops import Var
+from lamella.ir.loops import Expr, Var
 from lamella.ir.node import Node
 
 __all__ = ["Group", "fuse"]
@@ -72,7 +72,32 @@ class Fusion:
                 self._join(group, s, *plan)
                 self._absorb(group, s, candidates)
                 return
-        self._new(s, "loops", s.wide)
+        beside = self._beside(s)
+        if beside is None:
+            self._new(s, "loops", s.wide)
+        else:
+            self._add(beside, s, tuple(s.wide))
+
+    def _beside(self, s: Statement) -> Group | None:
+        """A group with the loops of ``s`` that reads something ``s`` reads at the same places."""
+        mine = {(r.node, _places(r.index, s, s.wide)) for r in s.reads}
+        mine = {(node, places) for node, places in mine if places is not None}
+        inside = {self.of[n] for n in s.sources if n in self.of}
+        sizes = [s.node.shape[a] for a in s.wide]
+        for group in reversed(self.groups.values()):
+            if group.kind != "loops" or group.sizes != sizes or len(group.members) >= MOST:
+                continue
+            if not sizes or group.folds != (s.kind == "fold"):
+                continue
+            if group in inside or self._cycle(group, s):
+                continue
+            if any(
+                (r.node, _places(r.index, m, group.axes[m])) in mine
+                for m in group.members
+                for r in m.reads
+            ):
+                return group
+        return None
 
     def _new(self, s: Statement, kind: str, axes: list[int]) -> Group:
         group = Group(self._made, kind, [s.node.shape[a] for a in axes])
@@ -232,6 +257,16 @@ class Fusion:
             result.append(ready)
             done |= 1 << ready.number
         return result
+
+
+def _places(
+    index: Sequence[Expr], s: Statement, axes: Sequence[int]
+) -> tuple[tuple[int, ...], ...] | None:
+    """For each outer loop, where in an index its variable stands alone; None where it nowhere
+    does.
+    """
+    found = tuple(tuple(p for p, i in enumerate(index) if i == s.out[a]) for a in axes)
+    return found if all(found) else None
 
 
 def _many(sizes: Sequence[Size]) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from lamella.compiler.blocks import lane_cost, load_indices
+from lamella.compiler.blocks import frame, lane_cost, load_indices
 from lamella.compiler.elements import Elements
 from lamella.compiler.fusion import Group
 from lamella.compiler.rows import Rows
@@ -85,13 +85,15 @@ def _own_kernel(statement: Statement, program: Program) -> tuple[For, Size]:
     sizes: tuple[Size, ...] = node.op.grid(node)
     writer = Writer(statement)
     args = [elements.argument(source) for source in node.inputs]
-    lane = Var("l", sizes[-1]) if sizes else None
     grid = Var("g", product(sizes))
-    if lane is not None:
-        outer = Var("g", product(sizes[:-1]))
-        body = node.op.kernel(node, args, (*split_linear(outer, sizes[:-1]), lane), writer)
-        if _lanes_pay(body, lane):
-            return For(outer, "grid", (For(lane, "lanes", tuple(body)),)), _share(node, outer)
+    if sizes:
+        *outer, last = (Var(f"o{axis}", size) for axis, size in enumerate(sizes))
+        shape = frame(outer, last, has_inner=True)
+        at = tuple(shape.variables[v] for v in (*outer, last))
+        body = node.op.kernel(node, args, at, writer)
+        if shape.lane is not None and _lanes_pay(body, shape.lane):
+            loop = For(shape.lane, "lanes", tuple(body))
+            return For(shape.grid, "grid", (loop,)), _share(node, shape.grid)
         writer = Writer(statement)
     body = node.op.kernel(node, args, split_linear(grid, sizes), writer)
     return For(grid, "grid", tuple(body)), 4 * _share(node, grid)

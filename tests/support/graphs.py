@@ -419,7 +419,7 @@ def copied(outputs: Sequence[Node]) -> list[Node]:
 
 
 def _disturbed(array: Array, rng: np.random.Generator, size: float) -> Array:
-    noise = rng.choice([-1.0, 0.0, 1.0], array.shape) * size
+    noise = rng.choice([-1.0, -0.5, 0.5, 1.0], array.shape) * size
     return np.asarray(array.astype(np.float64) * (1 + noise)).astype(array.dtype)
 
 
