@@ -99,15 +99,22 @@ class Plan:
         self._address = ctypes.addressof(self._plan)
         self._run = native().run_program
 
-    def run(self, words: Sequence[int]) -> None:
+    def run(self, words: Sequence[int], begun: list[bool] | None = None) -> None:
         """Run every launch, in order; ``words`` are the slots, unsigned 64-bit each.
+
+        ``begun[0]`` becomes True right before native code starts. Python calls signal handlers
+        only after that code has returned, so whoever catches a KeyboardInterrupt then knows that
+        all of it has run.
 
         Raises:
             struct.error: if there are more or fewer words than slots.
         """
         if not threads.pool.ready:
             threads.start_pool()
-        self._run(self._address, self.pack(*words))
+        packed = self.pack(*words)
+        if begun is not None:
+            begun[0] = True
+        self._run(self._address, packed)
 
     def run_packed(self, words: bytes) -> None:
         """As ``run``, with the slots already packed by ``pack``."""

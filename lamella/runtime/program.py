@@ -168,9 +168,12 @@ class Executable:
         extents = tuple(bind(extent, known) for extent in self._extras)
         return Binding(values, extents, shapes, tuple(nbytes), tuple(offsets), arena)
 
-    def run(self, inputs: list[int], scalars: list[int], outputs: list[int], at: Binding) -> None:
+    def run(
+        self, inputs: list[int], scalars: list[int], outputs: list[int], at: Binding,
+        begun: list[bool] | None = None,
+    ) -> None:  # fmt: skip
         """Run on the given addresses and scalar words; ``outputs`` are addresses of ``at.nbytes``
-        bytes each.
+        bytes each. ``begun`` is that of :meth:`Plan.run`.
 
         Raises:
             OutOfMemoryError: before anything runs, if the temporaries do not fit.
@@ -192,7 +195,7 @@ class Executable:
         if scratch is not None:
             words.append(scratch.ptr)
         words += at.extents
-        self._plan.run(words)
+        self._plan.run(words, begun)
         if any(faults):
             self._fault(list(faults))
 

@@ -220,10 +220,27 @@ class Entry:
             made = self._results_memory(at.nbytes, handles, buffers)
         except MemoryError as error:
             raise too_large(self._roots, error) from None
-        program.run([b.ptr for b in buffers], self._words.copy(), [b.ptr for b in made], at)
+        begun, checked = [False], False
+        try:
+            program.run(
+                [b.ptr for b in buffers], self._words.copy(), [b.ptr for b in made], at, begun
+            )
+            checked = True
+            return self._finish(handles, buffers, made, at.shapes, sizes, shared)
+        except BaseException:
+            # a signal (Ctrl-C) may strike anywhere, but state must change as a whole or not at all
+            if checked or (begun[0] and not program.blueprint.faults):
+                self._finish(handles, buffers, made, at.shapes, sizes, shared)
+            raise
+
+    def _finish(
+        self, handles: list[TensorCore], buffers: Sequence[Buffer], made: list[Buffer],
+        shapes: Sequence[tuple[int, ...]], sizes: dict[str, int], shared: Sequence[int],
+    ) -> Any:  # fmt: skip
+        """Hand out what a program has made; may be called again after an interruption."""
         for i, source in self._same:
             made[i] = made[source] if source >= 0 else _lasting(buffers[-1 - source])
-        return self._deliver(Run(self, handles, made, at.shapes, sizes, shared))
+        return self._deliver(Run(self, handles, made, shapes, sizes, shared))
 
     def _results_memory(
         self, nbytes: Sequence[int], handles: Sequence[TensorCore], buffers: Sequence[Buffer]
