@@ -54,7 +54,7 @@ bench-peers: $(PEERS)/.installed-parity
 	$(PEERS)/bin/python -m benchmarks $(ARGS)
 
 docs: $(VENV)/.installed-docs
-	$(BIN)/python -m pytest -q tests/docs $(ARGS)
+	$(BIN)/python -m pytest -q tests/docs/test_examples.py $(ARGS)
 	$(BIN)/python -m mkdocs build --strict
 
 lint: $(VENV)/.installed-dev
