@@ -68,7 +68,7 @@ class ParamGroup(dict[str, Any]):
         return self._handles[name]
 
     def jit_guard(self) -> list[tuple[str, object]]:
-        """What a compiled step has baked in of the options: all that is no number, and which numbers are zero."""
+        """What a compiled step has baked in: options that are no numbers, which numbers are 0."""
         return [
             (
                 name,

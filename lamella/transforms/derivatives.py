@@ -27,6 +27,7 @@ from lamella.transforms.calls import (
     outputs_of,
     tensor_leaves,
 )
+from lamella.transforms.history import mark, moment, released, since
 
 __all__ = ["grad", "hessian", "jacfwd", "jacrev", "jvp", "value_and_grad", "vjp"]
 
@@ -48,7 +49,7 @@ class Marked:
                 f"[{name}] the arguments to differentiate by hold {kinds}, but no floating-point "
                 "tensor; pass floating-point tensors, or cast with .astype(lm.float32)"
             )
-        self.nodes = [_mark(node_of(t)) for t in self.inputs.tensors]
+        self.nodes = [mark(node_of(t)) for t in self.inputs.tensors]
         self.handles = [wrap(node) for node in self.nodes]
         self.value = self.inputs.with_tensors(self.handles)
 
@@ -58,7 +59,11 @@ class Marked:
             self.inputs.tensors, self.handles, self.nodes, strict=True
         ):
             if handle.node is not node:
-                original.rebind(handle.node)
+                original.rebind(self.released(handle).node)
+
+    def released(self, value: Any) -> Any:
+        """``value`` without the history that these marks alone gave it."""
+        return released(value, set(self.nodes).__contains__)
 
     def like(self, nodes: Sequence[Node | None]) -> Any:
         """A tree like the arguments, of gradients: zeros where nothing depends on a tensor."""
@@ -69,12 +74,6 @@ class Marked:
 
 def _kind(leaf: object) -> str:
     return describe(leaf.shape, leaf.dtype) if isinstance(leaf, Tensor) else type(leaf).__name__
-
-
-def _mark(node: Node) -> Node:
-    mark = ops.mark(node)
-    mark.tracked = True
-    return mark
 
 
 def _zeros(node: Node) -> Node:
@@ -121,7 +120,7 @@ def value_and_grad(
             gradients = marked.like(reverse.vjp([root], [seed], marked.nodes))
         marked.write_back()
         gradient = gradients[0] if isinstance(argnums, int) else gradients
-        value = wrap(root)
+        value, aux, gradient = marked.released((wrap(root), aux, gradient))
         return ((value, aux) if has_aux else value), gradient
 
     return call
@@ -171,9 +170,10 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
     def pull(cotangents: Any) -> Any:
         with enable_grad():
             given = _matching(cotangents, structure, nodes)
-            return marked.like(reverse.vjp(nodes, given, marked.nodes))
+            return marked.released(marked.like(reverse.vjp(nodes, given, marked.nodes)))
 
     out = tree.unflatten(structure, [wrap(node) for node in nodes])
+    out, aux = marked.released((out, aux))
     return (out, pull, aux) if has_aux else (out, pull)
 
 
@@ -222,6 +222,7 @@ def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: b
     tangent = tree.unflatten(
         structure, [wrap(_zeros(n) if t is None else t) for t, n in zip(found, nodes, strict=True)]
     )
+    out, tangent, aux = marked.released((out, tangent, aux))
     return (out, tangent, aux) if has_aux else (out, tangent)
 
 
@@ -237,15 +238,15 @@ def _tangents(marked: Marked, primals: object, tangents: object) -> list[Node]:
     numbers = floating.with_tensors([True] * len(floating.tensors), lambda leaf: False)
     wanted = [t for t, need in zip(leaves, tree.leaves(numbers), strict=True) if need]
     found: list[Node] = []
-    for value, mark in zip(wanted, marked.nodes, strict=True):
+    for value, like in zip(wanted, marked.nodes, strict=True):
         (tensor,), _ = tensor_leaves("jvp", float(value) if isinstance(value, int) else value)
         node = node_of(tensor)
-        if node.shape != mark.shape:
+        if node.shape != like.shape:
             raise ShapeError(
-                f"[jvp] a tangent of shape {node.shape} for a primal of shape {mark.shape}; "
+                f"[jvp] a tangent of shape {node.shape} for a primal of shape {like.shape}; "
                 "they must agree"
             )
-        found.append(ops.cast(node, mark.dtype))
+        found.append(ops.cast(node, like.dtype))
     return found
 
 
@@ -274,6 +275,7 @@ def jacrev(f: Function, argnums: int = 0) -> Function:
     @functools.wraps(f)
     def call(*args: Any, **options: Any) -> Any:
         (number,) = argument_numbers("jacrev", argnums, len(args))
+        start = moment()
 
         def one(x: Any) -> Any:
             return f(*args[:number], x, *args[number + 1 :], **options)
@@ -290,7 +292,7 @@ def jacrev(f: Function, argnums: int = 0) -> Function:
             many = vmap(functools.partial(row, i=i))(_basis(leaf))
             shape = leaf.shape
             rows.append(tree.map(lambda g, s=shape: g.reshape((*s, *g.shape[1:])), many))
-        return tree.unflatten(structure, rows)
+        return released(tree.unflatten(structure, rows), since(start))
 
     return call
 
@@ -308,6 +310,7 @@ def jacfwd(f: Function, argnums: int = 0) -> Function:
     @functools.wraps(f)
     def call(*args: Any, **options: Any) -> Any:
         (number,) = argument_numbers("jacfwd", argnums, len(args))
+        start = moment()
         marked = Marked("jacfwd", (args[number],))
         inputs = marked.inputs
         leaves = inputs.tensors
@@ -327,9 +330,8 @@ def jacfwd(f: Function, argnums: int = 0) -> Function:
             many = vmap(functools.partial(along, i=i))(_basis(leaf))
             found, structure = tensor_leaves("jacfwd", many)
             columns.append([_columns_last(each, leaf.shape) for each in found])
-        return tree.unflatten(
-            structure, [inputs.with_tensors(parts)[0] for parts in zip(*columns, strict=True)]
-        )
+        found = [inputs.with_tensors(parts)[0] for parts in zip(*columns, strict=True)]
+        return released(tree.unflatten(structure, found), since(start))
 
     return call
 

@@ -1,4 +1,4 @@
-"""What varies from step to step does not compile again, memory stays flat, and bits do not depend on threads."""
+"""What varies from step to step compiles once; memory stays flat; bits do not depend on threads."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ does. Every variable a loop or branch assigns gets a phi.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from lamella.compiler.emit.llvm_builder import Builder, Scope, Value, scalar_type, vtype
 from lamella.compiler.emit.llvm_expr import ExpressionWriter
@@ -156,7 +156,7 @@ class Control:
     def join(
         self,
         condition: Value,
-        branches: list[tuple[Scope | None, dict[str, Value]]],
+        branches: Sequence[tuple[Scope | None, dict[str, Value]]],
         carried: list[str],
     ) -> None:
         """Put one or two branches (None: straight on) behind a condition and merge the variables

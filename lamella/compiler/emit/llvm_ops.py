@@ -35,8 +35,8 @@ class Operations:
     """The operations for one function: ``apply(op, args, dtype)``."""
 
     def __init__(self, builder: Builder, target: Target) -> None:
-        self.b = builder
-        self.target = target
+        self.b: Builder = builder
+        self.target: Target = target
         self.contract = " contract" if target.contract else ""
 
     def apply(self, op: str, args: Sequence[Value | Ramp], dtype: DType) -> Value | Ramp:
