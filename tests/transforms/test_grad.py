@@ -11,6 +11,7 @@ import pytest
 import lamella as lm
 from lamella import nn
 from lamella.errors import DTypeError, OptionError, ShapeError
+from lamella.ir.node import topological
 from tests.transforms.numeric import derivative
 
 RNG = np.random.default_rng(2)
@@ -221,3 +222,48 @@ def test_an_exception_inside_leaves_everything() -> None:
     with pytest.raises(KeyError):
         lm.grad(f)(lm.ones(2))
     assert w.grad is None and lm.is_grad_enabled()
+
+
+def test_results_have_no_history_of_the_calls_own():
+    x = lm.asarray([1.0, 2.0])
+
+    def cube(x):
+        return (x**3).sum()
+
+    held = []
+
+    def with_aux(x):
+        held.append(x)
+        x += 1
+        return (x * x).sum(), {"h": x * 2, "n": 3}
+
+    y = lm.asarray([1.0, 2.0])
+    out, pull = lm.vjp(lambda x: x**3, x)
+    results = [
+        *lm.value_and_grad(cube)(x), lm.grad(lm.grad(lambda x: x**3))(2.0), out, *pull(x),
+        *lm.jvp(cube, (x,), (x,)), lm.jacrev(lm.exp)(x), lm.jacfwd(lm.exp)(x), lm.hessian(cube)(x),
+        lm.grad(lm.jit(cube))(x), lm.value_and_grad(with_aux, has_aux=True)(y)[0][1]["h"], y,
+    ]  # fmt: skip
+    assert [r.requires_grad for r in results] == [False] * len(results)
+    np.testing.assert_allclose(y.numpy(), [2.0, 3.0])
+
+
+def test_a_descent_keeps_no_graph_of_earlier_steps():
+    x = lm.asarray(np.ones(3, np.float32))
+    sizes = []
+    for _ in range(6):
+        x = x - 0.1 * lm.grad(lambda x: (x**4).sum())(x)
+        lm.eval(x)
+        sizes.append(len(topological([x.node])))
+    assert sizes[-1] == sizes[0]
+
+
+def test_results_keep_the_history_of_leaves_outside():
+    w = lm.asarray([2.0]).requires_grad_()
+    found = lm.grad(lambda x: (x * x * w).sum())(lm.asarray([3.0]))
+    assert found.requires_grad
+    found.sum().backward()
+    assert w.grad.tolist() == [6.0]
+    model = nn.Linear(2, 1)
+    (_, same), _ = lm.value_and_grad(lambda x: ((x * x).sum(), model), has_aux=True)(w)
+    assert same is model
