@@ -16,10 +16,11 @@ from lamella.ir.dim import Dim, Size, ceildiv, product
 from lamella.ir.index import add, coefficient, constant, minimum, mul, parts, split_linear
 from lamella.ir.loops import Expr, Load, Var
 
-__all__ = ["Frame", "collapse", "frame", "lane_cost"]
+__all__ = ["Frame", "collapse", "crossing", "frame", "lane_cost"]
 
 LONG = 4096  # elements of a plain elementwise loop in one grid iteration
 STRIP = 64  # lanes of an outer loop that run inner loops together
+ROWS = 16  # iterations of a loop along which memory is contiguous across the lanes: a line or two
 
 
 def collapse(variables: Sequence[Var], roots: Sequence[Expr]) -> list[tuple[Var, ...]]:
@@ -74,42 +75,69 @@ def load_indices(roots: Sequence[Expr]) -> list[Expr]:
     return [e.index for e in expressions(roots) if isinstance(e, Load)]
 
 
+def crossing(outer: Sequence[Var], lane: Var | None, indices: Sequence[Expr]) -> Var | None:
+    """The loop along which an operand is contiguous that the lanes walk across, as in a transpose:
+    running it in short strips inside the lanes' block uses every line of memory whole.
+    """
+    if lane is None:
+        return None
+    across = [index for index in indices if coefficient(index, lane) not in (0, 1)]
+    for v in outer:
+        long = not isinstance(v.extent, int) or v.extent >= ROWS
+        if v is not lane and long and any(coefficient(index, v) == 1 for index in across):
+            return v
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The outer loops of a kernel: a grid, perhaps a strip of lanes inside it, and the outer
-    variables in these terms.
+    """The outer loops of a kernel: a grid, perhaps a strip of rows and one of lanes inside it, and
+    the outer variables in these terms.
     """
 
     grid: Var
+    row: Var | None
     lane: Var | None
     block: int
     variables: dict[Var, Expr]
 
 
-def frame(outer: Sequence[Var], lane: Var | None, has_inner: bool) -> Frame:
-    """Cuts the outer loops: all of them into the grid, except that ``lane`` (if any) runs in blocks
-    inside it.
+def frame(
+    outer: Sequence[Var], lane: Var | None, has_inner: bool, row: Var | None = None
+) -> Frame:
+    """Cuts the outer loops: all of them into the grid, except that ``row`` and ``lane`` (if any)
+    run in blocks inside it.
     """
-    sizes: list[Size] = [v.size for v in outer if v is not lane]
+    others = [v for v in outer if v is not lane and v is not row]
+    sizes: list[Size] = [v.size for v in others]
     block = 1
+    if row is not None:
+        sizes.append(ceildiv(row.size, ROWS))
     if lane is not None:
-
-        block = _block(lane.size, product(tuple(sizes)), STRIP if has_inner else LONG)
+        most = STRIP if has_inner or row is not None else LONG
+        block = _block(lane.size, product(tuple(sizes)), most)
         sizes.append(ceildiv(lane.size, block))
     grid = Var("g", product(tuple(sizes)))
     at = (
         [constant(0) for _ in sizes] if grid.extent == 1 else list(split_linear(grid, tuple(sizes)))
     )
     variables: dict[Var, Expr] = {}
-    strip = None
+    lanes = rows = None
     if lane is not None:
-        start = mul(at.pop(), block)
-        left = add(lane.size, mul(start, -1))
-        whole = isinstance(lane.extent, int) and lane.extent % block == 0
-        strip = Var("l", block if whole else _plain(minimum(block, left)))
-        variables[lane] = add(start, strip)
-    variables.update(zip((v for v in outer if v is not lane), at, strict=True))
-    return Frame(grid, strip, block, variables)
+        lanes, variables[lane] = _strip("l", lane, at.pop(), block)
+    if row is not None:
+        rows, variables[row] = _strip("r", row, at.pop(), ROWS)
+    variables.update(zip(others, at, strict=True))
+    return Frame(grid, rows, lanes, block, variables)
+
+
+def _strip(name: str, whole: Var, at: Expr, block: int) -> tuple[Var, Expr]:
+    """The loop over strip ``at`` of ``block`` iterations of ``whole``; ``whole`` in its terms."""
+    start = mul(at, block)
+    left = add(whole.size, mul(start, -1))
+    even = isinstance(whole.extent, int) and whole.extent % block == 0
+    strip = Var(name, block if even else _plain(minimum(block, left)))
+    return strip, add(start, strip)
 
 
 def _plain(extent: Expr) -> Size | Expr:

@@ -15,9 +15,11 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from lamella.compiler.blocks import (
+    ROWS,
     STRIP,
     Frame,
     collapse,
+    crossing,
     frame,
     lane_cost,
     load_indices,
@@ -208,8 +210,10 @@ class Rows:
             variables, more = merged(collapse(nest.variables, self._roots(nest)))
             old.update(more)
             inner.append(variables)
-        lane = self._lane(outer, inner, [settled(root) for root in roots])
-        shape = frame(outer, lane, any(inner))
+        roots = [settled(root) for root in roots]
+        lane = self._lane(outer, inner, roots)
+        row = None if any(inner) or self.group.folds else crossing(outer, lane, load_indices(roots))
+        shape = frame(outer, lane, any(inner), row)
         final: dict[Var, Expr] = {v: Substitution(shape.variables)(e) for v, e in old.items()}
         final |= {v: e for v, e in shape.variables.items() if v not in final}
         finish = Substitution(final, lambda _, new: _strip_row(new, shape))
@@ -222,6 +226,9 @@ class Rows:
         if shape.lane is not None:
             statements = [For(shape.lane, "lanes", tuple(statements))]
         self.work = self._estimate() * shape.block
+        if shape.row is not None:
+            statements = [For(shape.row, "serial", tuple(statements))]
+            self.work = self.work * ROWS
         return For(shape.grid, "grid", (*body, *statements))
 
     def _lane(self, outer: list[Var], inner: list[list[Var]], roots: list[Expr]) -> Var | None:

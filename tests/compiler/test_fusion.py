@@ -220,3 +220,9 @@ def test_empty_arrays(shape: tuple[int, ...]) -> None:
         lambda x: (lm.concat([x, x]), lm.sort(x, axis=-1), lm.var(x)),
         draw(*shape),
     )
+
+
+@pytest.mark.parametrize("shape", [(16, 64), (17, 65), (100, 1000), (3, 70, 33), (1024, 16)])
+def test_transposes_run_in_blocks(shape: tuple[int, ...]) -> None:
+    agrees(lambda x: lm.permute(x, tuple(reversed(range(x.ndim)))) + 1, draw(*shape))
+    agrees(lambda x: lm.swapaxes(x, 0, -1) * lm.sin(lm.swapaxes(x, -1, 0)), draw(*shape))
