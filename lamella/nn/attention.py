@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import lamella as lm
-from lamella.errors import OptionError
+from lamella.errors import OptionError, ShapeError
 from lamella.nn import functional as F
 from lamella.nn import init
 from lamella.nn.functional.attention import attention_weights
@@ -156,9 +156,22 @@ class MultiheadAttention(Module):
         parts = []
         if mask is not None:
             mask = tensor(mask)
+            if mask.ndim == 3 and mask.shape[0] != count * self.num_heads:
+                raise ShapeError(
+                    f"[MultiheadAttention] attn_mask of shape {tuple(mask.shape)}: with three axes "
+                    f"the first is batch times heads, {count * self.num_heads} here; pass (L, S) "
+                    "for one mask for all"
+                )
             parts.append(mask.reshape((count, -1, *mask.shape[-2:])) if mask.ndim == 3 else mask)
         if padding is not None:
-            parts.append(tensor(padding)[:, None, None, :])
+            padding = tensor(padding)
+            if padding.ndim != 2 or padding.shape[0] != count:
+                raise ShapeError(
+                    f"[MultiheadAttention] key_padding_mask of shape {tuple(padding.shape)} for a "
+                    f"batch of {count}: it is (batch, keys); with batch_first={self.batch_first} "
+                    f"inputs are {'(N, L, E)' if self.batch_first else '(L, N, E)'}"
+                )
+            parts.append(padding[:, None, None, :])
         if not parts:
             return None
         if all(not part.dtype.is_floating for part in parts):

@@ -15,7 +15,7 @@ class Parameter(Tensor):
     """A leaf tensor that requires a gradient; assigning it to a module's attribute registers it.
 
     Args:
-        data: a tensor or anything ``lm.asarray`` takes; its value is shared, its history is not.
+        data: a tensor or anything ``lm.tensor`` takes; neither its history nor an array is shared.
         requires_grad: whether it is trained.
 
     >>> import lamella as lm
@@ -29,7 +29,7 @@ class Parameter(Tensor):
         """A handle of this class on the value of ``data``."""
         self = object.__new__(cls)
         self._leaf = None
-        self.node = lm.asarray(data).detach().node
+        self.node = lm.asarray(data, copy=not isinstance(data, Tensor)).detach().node
         announce(self)
         self.requires_grad = requires_grad
         return self

@@ -58,7 +58,10 @@ def is_array(leaf: object) -> bool:
 
 
 def _as_tensor(leaf: Any) -> Any:
-    return asarray(leaf) if is_array(leaf) else leaf
+    """Arrays are copied: results are computed later, when the array may hold something else."""
+    if isinstance(leaf, Tensor) or not is_array(leaf):
+        return leaf
+    return asarray(leaf, copy=True)
 
 
 def tensor_leaves(name: str, value: object) -> tuple[list[Tensor], tree.Structure]:

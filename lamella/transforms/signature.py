@@ -184,7 +184,8 @@ def arrays_to_tensors(args: tuple[Any, ...], options: dict[str, Any]) -> tuple[A
         return args, options
 
     def convert(leaf: Any) -> Any:
-        return _tensor_of(leaf) if isinstance(leaf, arrays) else leaf
+        # a copy: it is computed with later, when the array may hold something else
+        return _tensor_of(np.array(leaf)) if isinstance(leaf, arrays) else leaf
 
     found_args, found_options = tree.map(convert, (args, options))
     return found_args, found_options

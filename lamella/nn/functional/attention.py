@@ -37,7 +37,7 @@ def attention_weights(
         rows, columns = query.shape[-2], key.shape[-2]
         allowed = lm.arange(rows)[:, None] >= lm.arange(columns)[None, :]
     if attn_mask is not None:
-        mask = tensor(attn_mask)
+        mask = _fitting_mask(tensor(attn_mask), scores)
         if mask.dtype.is_floating:
             scores = scores + mask.astype(scores.dtype)
         else:
@@ -47,6 +47,21 @@ def attention_weights(
         return softmax(scores, -1)
     weights = softmax(lm.where(allowed, scores, float("-inf")), -1)
     return weights if attn_mask is None else lm.where(allowed, weights, 0)
+
+
+def _fitting_mask(mask: Tensor, scores: Tensor) -> Tensor:
+    """``mask`` if it broadcasts to the scores, which it must not enlarge."""
+    pairs = zip(reversed(mask.shape), reversed(scores.shape), strict=False)
+    clash = any(
+        isinstance(m, int) and isinstance(s, int) and m not in (1, s) for m, s in pairs
+    )
+    if clash or mask.ndim > scores.ndim:
+        raise ShapeError(
+            f"[attention] a mask of shape {tuple(mask.shape)} for scores of shape "
+            f"{tuple(scores.shape)}, which are (..., queries, keys): a mask broadcasts to them; "
+            "check the order of its axes"
+        )
+    return mask
 
 
 def scaled_dot_product_attention(

@@ -17,8 +17,12 @@ __all__ = ["check_float", "check_rank", "choose", "per_axis", "record", "reduce_
 
 
 def tensor(value: Any) -> Tensor:
-    """``value`` as a tensor; a tensor is returned as it is."""
-    return value if isinstance(value, Tensor) else lm.asarray(value)
+    """``value`` as a tensor; a tensor is returned as it is.
+
+    Arrays are copied, as operators copy theirs: results are computed later, and an array that is
+    filled again for the next batch must not change them.
+    """
+    return value if isinstance(value, Tensor) else lm.asarray(value, copy=True)
 
 
 def record(builder: Callable[..., Node], *inputs: Tensor, **fields: Any) -> Tensor:
