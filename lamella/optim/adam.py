@@ -50,7 +50,7 @@ class Adam(Optimizer):
         weight_decay = self._decay if weight_decay is None else weight_decay
         for option, value in {"lr": lr, "eps": eps, "weight_decay": weight_decay}.items():
             check_number(name, option, value)
-        if len(betas) != 2:
+        if not isinstance(betas, (tuple, list)) or len(betas) != 2:
             raise OptionError(f"[{name}] betas={betas!r} are not two numbers; give two")
         for beta in betas:
             check_number(name, "betas", beta, below=1.0)

@@ -14,8 +14,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 import lamella as lm
-from lamella.errors import TraceError
+from lamella.errors import OptionError, TraceError
 from lamella.nn.module import bump
 from lamella.ops.leaf import scalar
 from lamella.tensor.core import wrap
@@ -38,15 +40,24 @@ class ParamGroup(dict[str, Any]):
 
     def __setitem__(self, name: str, value: Any) -> None:
         old = self.get(name, self)
+        if isinstance(value, np.generic):
+            value = value.item()
+        if name in self._handles and not (_is_numeric(value) and _count(value) == _count(old)):
+            raise OptionError(
+                f"[optim] param_groups[...][{name!r}] was {old!r:.60} and cannot become "
+                f"{value!r:.60}; give a number (or as many in a tuple, where it has several)"
+            )
         if _is_numeric(value):
             self._hold(name, value)
             changed = not _is_numeric(old) or _pattern(old) != _pattern(value)
         else:
-            self._handles.pop(name, None)
             changed = old is not value
         super().__setitem__(name, value)
         if changed:
             bump()
+
+    def __reduce__(self) -> tuple[type[ParamGroup], tuple[dict[str, Any]]]:
+        return ParamGroup, (dict(self),)
 
     def update(self, *others: Any, **options: Any) -> None:
         """Set several options."""
@@ -110,6 +121,10 @@ def _is_numeric(value: object) -> bool:
     return _is_number(value) or (
         isinstance(value, tuple) and len(value) > 0 and all(_is_number(item) for item in value)
     )
+
+
+def _count(value: Any) -> int:
+    return len(value) if isinstance(value, tuple) else -1
 
 
 def _pattern(value: Any) -> tuple[bool, ...]:

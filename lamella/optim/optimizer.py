@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 import lamella as lm
 from lamella.errors import OptionError, ShapeError, did_you_mean
 from lamella.optim.group import ParamGroup
@@ -40,7 +42,7 @@ class Optimizer:
         self.param_groups: list[ParamGroup] = []
         self.state: dict[Tensor, dict[str, Tensor]] = {}
         self._steps: list[Tensor] = []
-        given = list(params) if not isinstance(params, Tensor) else [params]
+        given = _given(type(self).__name__, params)
         if not given:
             raise OptionError(
                 f"[{type(self).__name__}] got no parameters; pass model.parameters() (a generator "
@@ -170,6 +172,12 @@ class Optimizer:
             OptionError: if groups or parameters are more or fewer.
             ShapeError: if a state tensor's shape differs.
         """
+        if not isinstance(state_dict, Mapping) or not {"state", "param_groups"} <= set(state_dict):
+            raise OptionError(
+                f"[load_state_dict] {type(state_dict).__name__} with {_names(state_dict)} is no "
+                "optimiser's state, which has 'state' and 'param_groups'; pass what state_dict() "
+                "returned"
+            )
         groups = state_dict["param_groups"]
         here = [len(group["params"]) for group in self.param_groups]
         there = [len(group["params"]) for group in groups]
@@ -196,7 +204,7 @@ class Optimizer:
             group.update({name: value for name, value in saved.items() if name in self.defaults})
 
     def _fitting(self, mine: Tensor, value: Any) -> Tensor:
-        found = lm.asarray(value).detach()
+        found = lm.asarray(value, copy=not isinstance(value, Tensor)).detach()
         if tuple(found.shape) != tuple(mine.shape):
             raise ShapeError(
                 f"[load_state_dict] state of shape {tuple(found.shape)} for one of "
@@ -212,6 +220,23 @@ class Optimizer:
         return "\n".join([*lines, ")"])
 
 
+def _given(name: str, params: Any) -> list[Any]:
+    """What was passed for parameters, as a list."""
+    if isinstance(params, Tensor):
+        return [params]
+    if isinstance(params, Mapping) or not isinstance(params, Iterable):
+        what = "a model: pass its .parameters()" if hasattr(params, "parameters") else "no list"
+        raise OptionError(
+            f"[{name}] params is a {type(params).__name__}, {what}; parameters are given as a list "
+            "of tensors, or of dicts with 'params'"
+        )
+    return list(params)
+
+
+def _names(value: Any) -> str:
+    return f"keys {sorted(map(str, value))}" if isinstance(value, Mapping) else "no keys"
+
+
 def check_number(
     op: str, name: str, value: Any, low: float = 0.0, below: float | None = None
 ) -> None:
@@ -223,7 +248,7 @@ def check_number(
     if isinstance(value, Tensor):
         return
     if (
-        not isinstance(value, (int, float))
+        not isinstance(value, (int, float, np.number))
         or not value >= low
         or (below is not None and not value < below)
     ):

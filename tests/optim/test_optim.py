@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -359,3 +361,60 @@ def test_what_jit_would_freeze_is_an_error() -> None:
         sets(lm.ones(1))
     assert optimizer.param_groups[0]["lr"] == 0.5
     assert schedule.last_epoch == 0
+
+
+def _trained() -> tuple[nn.Module, optim.Optimizer]:
+    model = nn.Linear(3, 2)
+    optimizer = optim.AdamW(model.parameters(), lr=0.05)
+    _descend(model, optimizer)
+    return model, optimizer
+
+
+def _descend(model: nn.Module, optimizer: optim.Optimizer) -> list[float]:
+    losses = []
+    for _ in range(3):
+        loss = (model(lm.ones((4, 3))) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+@pytest.mark.parametrize("how", [copy.deepcopy, lambda pair: pickle.loads(pickle.dumps(pair))])
+def test_a_copied_or_pickled_optimiser_continues_exactly(how: Any) -> None:
+    pair = _trained()
+    twin = how(pair)
+    assert _descend(*pair) == _descend(*twin)
+    twin[1].param_groups[0]["lr"] = 0.0
+    assert pair[1].param_groups[0]["lr"] == 0.05
+
+
+@pytest.mark.parametrize("wrong", ["abc", None, (0.1, 0.2)])
+def test_a_rate_that_is_no_number_is_refused_where_it_is_set(wrong: Any) -> None:
+    model, optimizer = _trained()
+    with pytest.raises(OptionError, match=r"\[optim\].*'lr'"):
+        optimizer.param_groups[0]["lr"] = wrong
+    with pytest.raises(OptionError, match="betas"):
+        optimizer.param_groups[0]["betas"] = (0.9,)
+    _descend(model, optimizer)
+
+
+def test_rates_may_be_numpy_numbers() -> None:
+    optimizer = optim.SGD([lm.tensor([1.0], requires_grad=True)], lr=np.float32(0.5))
+    optimizer.param_groups[0]["lr"] = np.float32(0.25)
+    assert optimizer.param_groups[0].number("lr").item() == 0.25
+
+
+@pytest.mark.parametrize("wrong", [None, 3, {"params": []}])
+def test_parameters_of_a_wrong_kind_are_named(wrong: Any) -> None:
+    with pytest.raises(OptionError, match=r"\[SGD\] params is a"):
+        optim.SGD(wrong, lr=0.1)
+    with pytest.raises(OptionError, match="betas"):
+        optim.Adam([lm.tensor([1.0], requires_grad=True)], betas=0.9)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", [None, {}, {"state": {}}])
+def test_a_state_of_a_wrong_form_is_refused(wrong: Any) -> None:
+    with pytest.raises(OptionError, match=r"\[load_state_dict\].*'param_groups'"):
+        _trained()[1].load_state_dict(wrong)
