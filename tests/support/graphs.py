@@ -418,8 +418,12 @@ def copied(outputs: Sequence[Node]) -> list[Node]:
     return [new[node] for node in outputs]
 
 
-def _disturbed(array: Array, rng: np.random.Generator, size: float) -> Array:
-    noise = rng.choice([-1.0, -0.5, 0.5, 1.0], array.shape) * size
+def _disturbed(array: Array, rng: np.random.Generator, seed: int, size: float) -> Array:
+    """Every element up for seed 1, down for seed 2, at random for others."""
+    if seed in (1, 2):
+        noise = np.full(array.shape, size if seed == 1 else -size)
+    else:
+        noise = rng.choice([-1.0, -0.5, 0.5, 1.0], array.shape) * size
     return np.asarray(array.astype(np.float64) * (1 + noise)).astype(array.dtype)
 
 
@@ -444,13 +448,13 @@ def values(outputs: Sequence[Node], seed: int | None = None) -> list[Array]:
             noisy = seed is not None and node.op.name not in EXACT
             if noisy and node.op.kind in SUMS:
                 inputs = [
-                    _disturbed(a, rng, ROUNDING[n.dtype]) if n.dtype.kind == "f" else a
+                    _disturbed(a, rng, seed or 0, ROUNDING[n.dtype]) if n.dtype.kind == "f" else a
                     for a, n in zip(inputs, node.inputs, strict=True)
                 ]
             result = np.asarray(node.op.reference(*inputs, shape=shape, dtype=node.dtype))
             rounded = node.op.kind == "elementwise" or node.op.kind in SUMS
             if noisy and node.dtype.kind == "f" and rounded:
-                result = _disturbed(result, rng, ROUNDING[node.dtype])
+                result = _disturbed(result, rng, seed or 0, ROUNDING[node.dtype])
             found[node] = result
     return [found[node] for node in outputs]
 
