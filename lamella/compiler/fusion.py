@@ -149,7 +149,9 @@ class Fusion:
         if s.kind == "fold":
             return self._fit_fold(group, s, keep, axes)
         whole = bool(found) and len(keep) == len(found)
-        if whole and (group.folds or len(axes) == len(s.wide) or _many(group.sizes)):
+        # few rows would keep most workers from a large statement
+        busy = _many(group.sizes) or (group.folds and _is_small(group, s, SMALL))
+        if whole and (busy or len(axes) == len(s.wide)):
             return keep, axes
         return self._fit_whole(group, s)
 

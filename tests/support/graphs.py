@@ -427,6 +427,25 @@ def _disturbed(array: Array, rng: np.random.Generator, seed: int, size: float) -
     return np.asarray(array.astype(np.float64) * (1 + noise)).astype(array.dtype)
 
 
+def _applied(node: Node, inputs: list[Array], rng: np.random.Generator, seed: int | None) -> Array:
+    sums = node.op.kind in SUMS and node.op.name not in EXACT
+    noisy = seed is not None and node.op.name not in EXACT
+    kind = node.dtype
+    for i, source in enumerate(node.inputs):
+        if sums and source.dtype.kind == "f":
+            if noisy:
+                inputs[i] = _disturbed(inputs[i], rng, seed or 0, ROUNDING[source.dtype])
+            if kind.kind == "f":  # long sums in NumPy's order are less exact than compiled ones
+                inputs[i] = inputs[i].astype(np.float64)
+    shape = tuple(int(s) for s in node.shape)
+    exact = float64 if sums and kind.kind == "f" else kind
+    result = np.asarray(node.op.reference(*inputs, shape=shape, dtype=exact))
+    result = result.astype(kind.numpy, copy=False)
+    if noisy and kind.kind == "f" and (sums or node.op.kind == "elementwise"):
+        result = _disturbed(result, rng, seed or 0, ROUNDING[kind])
+    return result
+
+
 def values(outputs: Sequence[Node], seed: int | None = None) -> list[Array]:
     """The values of ``outputs`` by the primitives' references; with a seed, each rounding is
     disturbed.
@@ -444,18 +463,7 @@ def values(outputs: Sequence[Node], seed: int | None = None) -> list[Array]:
                     else np.asarray(held).astype(node.dtype.numpy)
                 )
                 continue
-            inputs = [found[n] for n in node.inputs]
-            noisy = seed is not None and node.op.name not in EXACT
-            if noisy and node.op.kind in SUMS:
-                inputs = [
-                    _disturbed(a, rng, seed or 0, ROUNDING[n.dtype]) if n.dtype.kind == "f" else a
-                    for a, n in zip(inputs, node.inputs, strict=True)
-                ]
-            result = np.asarray(node.op.reference(*inputs, shape=shape, dtype=node.dtype))
-            rounded = node.op.kind == "elementwise" or node.op.kind in SUMS
-            if noisy and node.dtype.kind == "f" and rounded:
-                result = _disturbed(result, rng, seed or 0, ROUNDING[node.dtype])
-            found[node] = result
+            found[node] = _applied(node, [found[n] for n in node.inputs], rng, seed)
     return [found[node] for node in outputs]
 
 
