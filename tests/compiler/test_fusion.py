@@ -226,3 +226,17 @@ def test_empty_arrays(shape: tuple[int, ...]) -> None:
 def test_transposes_run_in_blocks(shape: tuple[int, ...]) -> None:
     agrees(lambda x: lm.permute(x, tuple(reversed(range(x.ndim)))) + 1, draw(*shape))
     agrees(lambda x: lm.swapaxes(x, 0, -1) * lm.sin(lm.swapaxes(x, -1, 0)), draw(*shape))
+
+
+def test_indices_checked_under_nested_choices() -> None:
+    """Every choice between values made from a gathered one is translated once, not per arm."""
+
+    def fn(x: lm.Tensor, index: lm.Tensor) -> tuple[lm.Tensor, ...]:
+        y = lm.take(x, index)
+        first = y
+        for _ in range(4):
+            y = lm.asinh(lm.cos(lm.tanh(y) * 0.5) * lm.exp(y * 0.25))
+        again = lm.take(x, lm.asarray(index.numpy()))
+        return y + first, lm.where(y > 0.5, y, lm.exp(again)), again * y
+
+    agrees(lambda x: fn(x, lm.asarray([3, 1, -2, 0, 2, 2, 1, 3])), draw(4))
