@@ -23,6 +23,7 @@ from lamella.tensor.operands import (
     as_node,
     cast,
     compare,
+    compared,
     pair,
     primitive,
     scalar_node,
@@ -88,7 +89,7 @@ def greater(x: TensorLike, y: TensorLike) -> Tensor:
     >>> greater([1, 3], 2).tolist()
     [False, True]
     """
-    return wrap(ops.greater(*pair("greater", x, y)))
+    return compared("greater", ops.greater, x, y)
 
 
 def greater_equal(x: TensorLike, y: TensorLike) -> Tensor:
@@ -97,7 +98,7 @@ def greater_equal(x: TensorLike, y: TensorLike) -> Tensor:
     >>> greater_equal([1, 2], 2).tolist()
     [False, True]
     """
-    return wrap(ops.greater_equal(*pair("greater_equal", x, y)))
+    return compared("greater_equal", ops.greater_equal, x, y)
 
 
 def isnan(x: TensorLike) -> Tensor:

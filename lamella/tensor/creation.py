@@ -15,13 +15,13 @@ import numpy as np
 
 from lamella import ops
 from lamella.dtypes import DType, as_dtype, default_float, float64, int64
-from lamella.errors import OptionError, ShapeError
+from lamella.errors import DTypeError, OptionError, ShapeError
 from lamella.ir.dim import Shape, Size
 from lamella.ir.node import Node
 from lamella.tensor.axes import shape_of
 from lamella.tensor.core import TensorCore, node_of, wrap
 from lamella.tensor.gradient import require_grad
-from lamella.tensor.host import node_from_data, python_dtype
+from lamella.tensor.host import integer_range, node_from_data, python_dtype
 from lamella.tensor.joining import stack
 from lamella.tensor.keywords import with_synonyms
 from lamella.tensor.manipulation import common_shape
@@ -283,8 +283,35 @@ def _count(start: Number, stop: Number, step: Number) -> int:
     if step == 0:
         raise OptionError("[arange] a step of 0 never arrives; use another step")
     if all(isinstance(v, int) for v in (start, stop, step)):
-        return len(range(int(start), int(stop), int(step)))
+        steps = range(int(start), int(stop), int(step))
+        return max(0, (steps.stop - steps.start - (1 if step > 0 else -1)) // steps.step + 1)
+    if not (math.isfinite(start) and math.isfinite(stop) and not math.isnan(step)):
+        raise OptionError(
+            f"[arange] from {start} to {stop} by {step} is no finite count; give finite numbers"
+        )
     return max(0, math.ceil((stop - start) / step))
+
+
+def _check_arange(start: Number, stop: Number, step: Number) -> None:
+    for value in (start, stop, step):
+        if not isinstance(value, int | float):
+            raise DTypeError(
+                f"[arange] {type(value).__name__} {value!r:.40} is no number; give numbers, or "
+                "0-d tensors"
+            )
+
+
+def _check_counted(kind: DType, start: Number, step: Number, size: int) -> None:
+    """Raise unless the first and the last number of a range fit an integer type."""
+    if kind.kind not in "iu" or not size:
+        return
+    least, most = integer_range(kind)
+    for value in (start, start + step * (size - 1)):
+        if not least <= value <= most:
+            raise OptionError(
+                f"[arange] {value} does not fit {kind.name}, whose range is {least} to {most}; "
+                "choose a wider dtype"
+            )
 
 
 @with_synonyms
@@ -298,15 +325,21 @@ def arange(
 ) -> Tensor:
     """``start``, ``start + step`` … below ``stop``; of integers int64, else float32.
 
+    Raises:
+        OptionError: for a step of 0, an endless range, or numbers that ``dtype`` cannot hold.
+        DTypeError: for what is no number.
+
     >>> arange(3).tolist(), arange(1, 10, 4).tolist()
     ([0, 1, 2], [1, 5, 9])
     """
     if stop is None:
         start, stop = 0, start
     start, stop, step = (v.item() if hasattr(v, "item") else v for v in (start, stop, step))
+    _check_arange(start, stop, step)
     whole = all(isinstance(v, int) for v in (start, stop, step))
     kind = (int64 if whole else default_float()) if dtype is None else as_dtype(dtype)
     size = _count(start, stop, step)
+    _check_counted(kind, start, step, size)
     if whole:
         work = int64
     else:

@@ -171,9 +171,14 @@ def node_from_dlpack(source: Any, copy: bool = False) -> Node:
 
     Raises:
         OptionError: for memory that is not the CPU's. DTypeError: for an element type that is not
-            supported.
+            supported, or what does not speak DLPack.
     """
     capsule = _ask(source) if hasattr(source, "__dlpack__") else source
+    if type(capsule).__name__ != "PyCapsule":
+        raise DTypeError(
+            f"[dlpack] {type(capsule).__name__} has no __dlpack__; pass an array or a tensor that "
+            "has, or use lm.asarray for other data"
+        )
     if _api.PyCapsule_IsValid(capsule, _VERSIONED):
         name, layout = _VERSIONED, cast(Any, _ManagedVersioned)
     elif _api.PyCapsule_IsValid(capsule, _PLAIN):
@@ -212,7 +217,7 @@ def from_dlpack(source: Any, copy: bool | None = None, device: object = None) ->
 
     Raises:
         OptionError: for memory that is not the CPU's. DTypeError: for an element type that is not
-            supported.
+            supported, or what does not speak DLPack.
 
     >>> from_dlpack(np.arange(3)).tolist()
     [0, 1, 2]

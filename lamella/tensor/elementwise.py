@@ -231,17 +231,20 @@ def minimum(x: TensorLike, y: TensorLike) -> Tensor:
 
 
 def clip(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = None) -> Tensor:
-    """``minimum(maximum(x, min), max)``; None leaves a side open. ``x`` keeps its element type.
+    """``minimum(maximum(x, min), max)``; None leaves a side open.
 
-    >>> clip([1, 5, 9], 2, 6).tolist()
-    [2, 5, 6]
+    A floating-point ``x`` keeps its element type; integers are promoted with the limits.
+
+    >>> clip([1, 5, 9], 2, 6).tolist(), clip([1, 2, 3], 1.5).tolist()
+    ([2, 5, 6], [1.5, 2.0, 3.0])
     """
     node = as_node(x)
+    own = node.dtype
     if min is not None:
-        node = ops.maximum(node, as_node(min, node.dtype))
+        node = ops.maximum(*pair("clip", wrap(node), min))
     if max is not None:
-        node = ops.minimum(node, as_node(max, node.dtype))
-    return wrap(node)
+        node = ops.minimum(*pair("clip", wrap(node), max))
+    return wrap(cast(node, own) if own.kind == "f" else node)
 
 
 clamp = clip

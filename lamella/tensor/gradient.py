@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypeVar, cast
 from weakref import WeakKeyDictionary, ref
 
 from lamella import ops
-from lamella.errors import DTypeError, GradientError, ShapeError
+from lamella.errors import DTypeError, GradientError, OptionError, ShapeError
 from lamella.graph.reverse import vjp
 from lamella.ir.node import Node, gradient_mode
 from lamella.ops.base import Needs
@@ -220,9 +220,7 @@ def _accumulate(tensor: TensorCore, gradient: Node) -> None:
     if leaf is None:
         return
     for hook in tuple(leaf.hooks.values()):
-        changed = hook(wrap(gradient))
-        if changed is not None:
-            gradient = as_node(changed, gradient.dtype)
+        gradient = _hooked(hook, gradient)
     before = grad_of(tensor)
     if before is None:
         set_grad(tensor, wrap(gradient))
@@ -231,6 +229,20 @@ def _accumulate(tensor: TensorCore, gradient: Node) -> None:
         if trace is not None:
             trace.write_grad(tensor)
         before.rebind(ops.add(node_of(before), gradient))
+
+
+def _hooked(hook: Hook, gradient: Node) -> Node:
+    """The gradient after a hook."""
+    changed = hook(wrap(gradient))
+    if changed is None:
+        return gradient
+    node = as_node(changed, gradient.dtype)
+    if node.shape != gradient.shape:
+        raise ShapeError(
+            f"[register_hook] a hook returned shape {node.shape} for a gradient of shape "
+            f"{gradient.shape}; return a gradient of the same shape, or None to keep it"
+        )
+    return node
 
 
 # -- hooks on intermediates ------------------------------------------------------------------------
@@ -244,9 +256,7 @@ class Hooked(Mark):
     def vjp(self, node: Node, cotangent: Node, needs: Needs) -> Sequence[Node | None]:
         """The cotangent, as the hooks leave it."""
         for hook in tuple(self.hooks.values()):
-            changed = hook(wrap(cotangent))
-            if changed is not None:
-                cotangent = as_node(changed, cotangent.dtype)
+            cotangent = _hooked(hook, cotangent)
         return (cotangent,)
 
 
@@ -272,7 +282,13 @@ def register_hook(tensor: TensorCore, hook: Hook) -> HookHandle:
 
     Raises:
         GradientError: if ``tensor`` does not require a gradient.
+        OptionError: if ``hook`` is no function.
     """
+    if not callable(hook):
+        raise OptionError(
+            f"[register_hook] {type(hook).__name__} cannot be called; pass a function of the "
+            "gradient"
+        )
     if not tensor.node.tracked:
         raise GradientError(
             "[register_hook] the tensor does not require a gradient, so none is computed; "

@@ -123,6 +123,10 @@ def _python_array(data: object, dtype: DType | None) -> tuple[Array, DType]:
         ) from None
     if array.dtype.kind not in "biuf":
         _check_nested(data)
+        if array.dtype == object:  # integers beyond 64 bits
+            raise DTypeError(
+                "[tensor] an integer of more than 64 bits fits no element type; make it a float"
+            )
     if dtype is None:
         own = isinstance(first, np.generic | np.ndarray)
         dtype = default_float() if array.dtype == np.float64 and not own else as_dtype(array.dtype)

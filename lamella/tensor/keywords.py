@@ -54,6 +54,8 @@ def with_synonyms(function: Function) -> Function:
 def _translate(name: str, known: list[str], options: dict[str, object]) -> dict[str, object]:
     found: dict[str, object] = {}
     for option, value in options.items():
+        if value is None and option in ("dtype", "out") and option not in known:
+            continue  # np.std(x) passes them on
         target = option if option in known else SYNONYMS.get(option)
         if target not in known:
             raise OptionError(f"[{name}] no option {option!r}; {did_you_mean(option, known)}")

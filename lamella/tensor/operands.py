@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from lamella.tensor.tensor import Tensor
 
 __all__ = [
-    "TensorLike", "arithmetic", "as_float", "as_node", "cast", "compare", "count_node", "pair",
-    "primitive", "scalar_node", "unary",
+    "TensorLike", "arithmetic", "as_float", "as_node", "cast", "compare", "compared", "count_node",
+    "pair", "primitive", "scalar_node", "unary",
 ]  # fmt: skip
 
 Scalar = bool | int | float
@@ -55,16 +55,17 @@ def scalar_node(value: Scalar, dtype: DType, name: str = "scalar") -> Node:
     """A Python number as a run-time argument of type ``dtype``.
 
     Raises:
-        OptionError: for an integer outside the range of an integer ``dtype``.
+        OptionError: for an integer outside the range of an integer ``dtype``, infinity or NaN for
+            one, or an integer too large for any float.
     """
     kind = dtype.kind
     if kind == "f":
-        value = float(value)
+        value = value if type(value) is float else _as_float(value, name)
     elif kind == "b":
         value = bool(value)
     else:
         low, high = _LIMITS[dtype]
-        value = int(value)
+        value = _as_whole(value, dtype, name)
         if not low <= value <= high:
             raise OptionError(
                 f"[{name}] {value} does not fit {dtype.name}, whose range is {low} to {high}; "
@@ -73,6 +74,26 @@ def scalar_node(value: Scalar, dtype: DType, name: str = "scalar") -> Node:
     node = Node(SCALAR, (), (), dtype)
     node.value = value
     return node
+
+
+def _as_float(value: Scalar, name: str) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise OptionError(
+            f"[{name}] an integer of {int(value).bit_length()} bits is larger than any "
+            "floating-point number; use a smaller one, or float('inf')"
+        ) from None
+
+
+def _as_whole(value: Scalar, dtype: DType, name: str) -> int:
+    try:
+        return int(value)
+    except (OverflowError, ValueError):
+        raise OptionError(
+            f"[{name}] {value} is no {dtype.name}, which holds whole numbers only; use a "
+            "floating-point tensor, or another number"
+        ) from None
 
 
 def as_node(x: TensorLike, dtype: DType | None = None) -> Node:
@@ -171,7 +192,7 @@ def arithmetic(op: Primitive, builder: Builder, x: TensorLike, y: TensorLike) ->
                 return wrap(node)
         elif dtype.kind == "f" and (type(y) is float or type(y) is int):
             b = Node(SCALAR, (), (), dtype)
-            b.value = float(y)
+            b.value = y if type(y) is float else _as_float(y, op.name)
             node = Node(op, (a, b), a.shape, dtype)
             if a.tracked and gradient_mode.enabled:
                 node.tracked = True
@@ -194,9 +215,34 @@ def compare(op: Primitive, builder: Builder, x: TensorLike, y: TensorLike) -> Te
                 return wrap(Node(op, (a, b), a.shape, bool_))
         elif a.dtype.kind == "f" and (type(y) is float or type(y) is int):
             b = Node(SCALAR, (), (), a.dtype)
-            b.value = float(y)
+            b.value = y if type(y) is float else _as_float(y, op.name)
             return wrap(Node(op, (a, b), a.shape, bool_))
-    return wrap(builder(*pair(op.name, x, y)))
+    return compared(op.name, builder, x, y)
+
+
+def compared(name: str, builder: Builder, x: TensorLike, y: TensorLike) -> Tensor:
+    """As :func:`compare`, of a comparison that is no primitive."""
+    known = _beyond(name, x, y)
+    return wrap(builder(*pair(name, x, y))) if known is None else known
+
+
+def _beyond(name: str, x: TensorLike, y: TensorLike) -> Tensor | None:
+    """The comparison of integers with a Python one that their type cannot hold, which is known."""
+    left, right = _number(x), _number(y)
+    if (left is None) == (right is None):
+        return None
+    value = left if right is None else right
+    node = as_node(y if right is None else x)
+    if type(value) is not int or node.dtype not in _LIMITS:
+        return None
+    low, high = _LIMITS[node.dtype]
+    if low <= value <= high:
+        return None
+    if name in ("equal", "not_equal"):
+        truth = name == "not_equal"
+    else:
+        truth = name.startswith("less") == ((value > high) == (right is not None))
+    return wrap(ops.full(truth, node.shape, bool_))
 
 
 def count_node(sizes: Sequence[Size], dtype: DType) -> Node:

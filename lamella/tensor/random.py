@@ -10,6 +10,7 @@ counter of elements drawn, so that a jitted function finds it as state like any 
 from __future__ import annotations
 
 import math
+import operator
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +37,21 @@ __all__ = [
 ]  # fmt: skip
 
 
+def _number(name: str, option: str, value: Any, low: float, high: float = math.inf) -> None:
+    """Raise unless ``value``, where it is a Python number, lies between limits."""
+    if isinstance(value, int | float) and not low <= value <= high:
+        limits = f"at least {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
+        raise OptionError(f"[{name}] {option}={value!r} is not {limits}; give such a number")
+
+
 def _key_array(seed: int) -> np.ndarray:
-    number = int(seed) & (2**64 - 1)
+    try:
+        seed = operator.index(seed)
+    except TypeError:
+        raise DTypeError(
+            f"[random] the seed {seed!r:.40} is a {type(seed).__name__}; give a whole number"
+        ) from None
+    number = seed & (2**64 - 1)
     return np.array([number >> 32, number & (2**32 - 1)], np.uint32)
 
 
@@ -195,6 +209,8 @@ def uniform(
     (2, 3)
     """
     kind = _float_dtype("uniform", dtype)
+    if isinstance(low, int | float):
+        _number("uniform", "high", high, low)
     node = _unit(key, shape_of("uniform", shape), kind)
     width = high - low if isinstance(low, int | float) and isinstance(high, int | float) else (
         wrap(as_node(high, node.dtype)) - low
@@ -235,6 +251,7 @@ def normal(
     (2, 3)
     """
     kind = _float_dtype("normal", dtype)
+    _number("normal", "std", std, 0)
     work = float64 if kind is float64 else float32
     return wrap(_affine(_normal_node(key, shape_of("normal", shape), work), std, mean, kind))
 
@@ -256,6 +273,8 @@ def truncated_normal(
     True
     """
     kind = _float_dtype("truncated_normal", dtype)
+    _number("truncated_normal", "std", std, 0)
+    _number("truncated_normal", "high", high, low)
     sizes = shape_of("truncated_normal", shape)
     below, above = (0.5 * (1 + math.erf(edge / math.sqrt(2))) for edge in (low, high))
     table = _quantiles(low, high, below, above)
@@ -308,6 +327,8 @@ def randint(
             "1 to 2**32 "
             "numbers, the type be an integer one; change them"
         )
+    for edge in (start, stop - 1):
+        scalar_node(edge, kind, "randint")  # refuses what the type cannot hold
     bits = _bits(key, shape_of("randint", shape), uint64)
     width = scalar_node(stop - start, uint64)
     shift, low_half = ops.constant(32, uint64), ops.constant(2**32 - 1, uint64)
@@ -326,6 +347,7 @@ def bernoulli(
     >>> bernoulli(1.0, (3,)).tolist()
     [True, True, True]
     """
+    _number("bernoulli", "p", p, 0, 1)
     chance = as_float(as_node(p))
     sizes = chance.shape if shape is None else shape_of("bernoulli", shape)
     work = float64 if chance.dtype is float64 else float32
@@ -343,6 +365,7 @@ def exponential(
     (3,)
     """
     kind = _float_dtype("exponential", dtype)
+    _number("exponential", "scale", scale, 0)
     u = _unit(key, shape_of("exponential", shape), kind)
     return wrap(_affine(ops.negative(ops.log1p(ops.negative(u))), scale, 0, kind))
 

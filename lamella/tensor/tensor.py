@@ -193,6 +193,12 @@ class Tensor(TensorValues):
         """True: values are always in row-major order."""
         return True
 
+    def __divmod__(self, other: TensorLike) -> tuple[Tensor, Tensor]:
+        return _arith.floor_divide(self, other), _arith.remainder(self, other)
+
+    def __rdivmod__(self, other: TensorLike) -> tuple[Tensor, Tensor]:
+        return _arith.floor_divide(other, self), _arith.remainder(other, self)
+
     # -- gradients ---------------------------------------------------------------------------------
     @property
     def requires_grad(self) -> bool:

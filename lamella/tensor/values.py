@@ -74,6 +74,9 @@ class TensorValues(TensorCore):
     def __int__(self) -> builtins.int:
         return int(self.item())
 
+    def __trunc__(self) -> builtins.int:
+        return int(self.item())
+
     def __complex__(self) -> complex:
         return complex(self.item())
 

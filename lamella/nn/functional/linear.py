@@ -68,11 +68,19 @@ def embedding(x: Any, weight: Tensor, padding_idx: int | None = None) -> Tensor:
             f"[embedding] indices are {x.dtype.name}, but name rows; cast them with "
             ".astype(lm.int64)"
         )
-    rows = lm.take(weight, x, axis=0)
+    rows = lm.take(weight, _from_zero(x, weight.shape[0]), axis=0)
     padding_idx = padding_row(padding_idx, weight.shape[0])
     if padding_idx is None:
         return rows
     return lm.where((x == padding_idx)[..., None], rows.detach(), rows)
+
+
+def _from_zero(x: Tensor, count: int) -> Tensor:
+    """Indices of which negative ones are out of range, in place of counting from the end."""
+    if x.dtype.kind == "u":
+        return x
+    x = x.astype(lm.int64)
+    return lm.where(x < 0, count, x)
 
 
 def dropout(x: Any, p: float = 0.5, training: bool = True) -> Tensor:
