@@ -45,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
         "quickstart", help="train a small network on real handwritten digits"
     )
     quickstart.add_argument("--epochs", type=_positive, default=None, help="passes over the images")
-    quickstart.add_argument("--seed", type=int, default=0, help="of weights, order and variation")
+    quickstart.add_argument("--seed", type=_seed, default=0, help="of weights, order and variation")
     quickstart.add_argument(
         "--batch-size", type=_batch, default=None, help="images a step (at least 2)"
     )
@@ -66,15 +66,29 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number") from None
+
+
+def _seed(text: str) -> int:
+    value = _whole(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{value} is negative; give a seed from 0 up")
+    return value
+
+
 def _positive(text: str) -> int:
-    value = int(text)
+    value = _whole(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"{value} is not at least 1")
     return value
 
 
 def _batch(text: str) -> int:
-    value = int(text)
+    value = _whole(text)
     if value < 2:
         raise argparse.ArgumentTypeError(
             f"{value} is not at least 2, which batch normalisation needs"

@@ -108,7 +108,8 @@ class DataLoader:
         as_numpy: whether to yield NumPy arrays in place of tensors.
 
     Raises:
-        OptionError: if ``batch_size`` is not positive.
+        OptionError: if ``batch_size`` is not positive, ``seed`` negative or no whole number, or
+            ``data`` nothing that can be counted and indexed.
         ShapeError: if the arrays' first sizes differ.
 
     >>> loader = DataLoader((np.arange(5), np.ones((5, 2))), batch_size=2, as_numpy=True)
@@ -131,6 +132,7 @@ class DataLoader:
             raise OptionError(
                 f"[DataLoader] batch_size={batch_size!r} is not a positive whole number; give one"
             )
+        _check(data, seed)
         self.dataset = data
         self.batch_size = batch_size
         self.shuffle = shuffle
@@ -168,6 +170,19 @@ class DataLoader:
         else:
             rows = chosen
         return _like(self.dataset, [array[rows] for array in self._arrays])
+
+
+def _check(data: Any, seed: Any) -> None:
+    countable = hasattr(data, "__len__") and hasattr(data, "__getitem__")
+    if not (countable or hasattr(data, "__dlpack__")):
+        raise OptionError(
+            f"[DataLoader] a {type(data).__name__} has no length or cannot be indexed; pass arrays "
+            "or a dataset with __len__ and __getitem__ (a generator: make a list of it)"
+        )
+    if seed is not None and not (isinstance(seed, int | np.integer) and seed >= 0):
+        raise OptionError(
+            f"[DataLoader] seed={seed!r} is not a whole number from 0 up; give one, or None"
+        )
 
 
 def _arrays(data: Any) -> list[np.ndarray] | None:

@@ -81,8 +81,8 @@ def save(
         metadata: texts stored beside the tensors.
 
     Raises:
-        OptionError: if ``tensors`` is no mapping, a name is not a text or is ``__metadata__``, or
-            ``metadata`` holds something else than texts.
+        OptionError: if ``tensors`` is no mapping or holds one, a name is not a text or is
+            ``__metadata__``, or ``metadata`` holds something else than texts.
         DTypeError: for an element type the format cannot hold.
 
     >>> import os, tempfile, numpy as np, lamella as lm
@@ -95,6 +95,8 @@ def save(
     placed = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
     header = _header(arrays, placed, _checked_metadata(metadata))
     target = Path(path)
+    if target.is_symlink():
+        target = target.resolve()  # the link stays, what it points to is replaced
     temporary = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
     try:
         with open(temporary, "xb") as file:
@@ -175,10 +177,15 @@ def _as_arrays(tensors: Mapping[str, object]) -> dict[str, np.ndarray]:
         )
     arrays = {}
     for name, value in tensors.items():
-        if not isinstance(name, str) or name == "__metadata__":
+        if not _is_text(name) or name == "__metadata__":
             raise OptionError(
-                f"[save] {name!r} cannot name a tensor: names are texts other than '__metadata__'; "
-                "rename it"
+                f"[save] {name!r} cannot name a tensor: names are texts (that UTF-8 can hold) "
+                "other than '__metadata__'; rename it"
+            )
+        if isinstance(value, Mapping):
+            raise OptionError(
+                f"[save] {name!r} holds a {type(value).__name__}, but a file holds tensors by name "
+                "and no trees; flatten it to names such as 'a.b', or pickle it"
             )
         array = np.asarray(value)
         code = array.dtype.newbyteorder("=")
@@ -192,13 +199,18 @@ def _as_arrays(tensors: Mapping[str, object]) -> dict[str, np.ndarray]:
     return arrays
 
 
+def _is_text(value: object) -> bool:
+    """Whether ``value`` is a text without lone surrogates, which a file cannot hold."""
+    return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
 def _checked_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:
     found = dict(metadata or {})
     for key, value in found.items():
-        if not isinstance(key, str) or not isinstance(value, str):
+        if not _is_text(key) or not _is_text(value):
             raise OptionError(
-                f"[save] metadata {key!r}: {value!r} is not a text named by a text; write other "
-                "values with json.dumps"
+                f"[save] metadata {key!r}: {value!r} is not a text named by a text (that UTF-8 can "
+                "hold); write other values with json.dumps"
             )
     return found
 

@@ -400,3 +400,21 @@ def test_without_pillow_the_extra_is_named(
     monkeypatch.setitem(sys.modules, "PIL", None)
     assert main(["predict", str(trained / "digits.safetensors"), "a.png"]) == 2
     assert "lamella[vision]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("--seed", "-5", "-5 is negative"),
+        ("--seed", "x", "'x' is no whole number"),
+        ("--epochs", "x", "'x' is no whole number"),
+        ("--epochs", "0", "not at least 1"),
+        ("--batch-size", "2.5", "'2.5' is no whole number"),
+    ],
+)
+def test_options_of_a_wrong_kind_are_one_line(
+    option: str, value: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["quickstart", option, value])
+    assert stopped.value.code == 2 and words in capsys.readouterr().err

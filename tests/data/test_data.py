@@ -121,3 +121,15 @@ def test_errors() -> None:
         random_split((X, Y), [5, 6])
     with pytest.raises(ShapeError, match="cannot be stacked"):
         list(DataLoader([[1], [2, 3]], 2))
+
+
+@pytest.mark.parametrize("data", [3, None, {1, 2}, (n for n in range(3))])
+def test_what_cannot_be_counted_and_indexed_is_refused(data: object) -> None:
+    with pytest.raises(OptionError, match=r"\[DataLoader\] a .* __getitem__"):
+        DataLoader(data)
+
+
+@pytest.mark.parametrize("seed", ["a", -1, 2.5])
+def test_a_seed_that_is_none_is_refused_at_once(seed: object) -> None:
+    with pytest.raises(OptionError, match=r"\[DataLoader\] seed="):
+        DataLoader(X, shuffle=True, seed=seed)  # type: ignore[arg-type]

@@ -291,3 +291,31 @@ def test_any_header_gives_tensors_inside_the_file_or_an_error(
     except FileFormatError:
         return
     assert sum(array.nbytes for array in found.values()) == len(body)
+
+
+@pytest.mark.parametrize("name", ["\ud800", "__metadata__", 3])
+def test_names_that_a_file_cannot_hold_are_refused_before_it_is_touched(
+    tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / "a.safetensors"
+    save({"a": np.ones(2)}, path)
+    with pytest.raises(OptionError, match=r"\[save\].*cannot name a tensor"):
+        save({name: np.ones(2)}, path)
+    with pytest.raises(OptionError, match=r"\[save\] metadata"):
+        save({"a": np.ones(2)}, path, metadata={"b": "\udfff"})
+    assert list(read_arrays(path)) == ["a"] and os.listdir(tmp_path) == ["a.safetensors"]
+
+
+def test_trees_are_refused_with_advice(tmp_path: Path) -> None:
+    optimizer = lm.optim.Adam(lm.nn.Linear(2, 2).parameters())
+    with pytest.raises(OptionError, match=r"'state' holds a dict.*flatten"):
+        save(optimizer.state_dict(), tmp_path / "a.safetensors")
+
+
+def test_saving_to_a_link_replaces_what_it_points_to(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    target, link = tmp_path / "disk" / "a.safetensors", tmp_path / "latest.safetensors"
+    save({"a": np.zeros(2)}, target)
+    link.symlink_to(target)
+    save({"a": np.ones(2)}, link)
+    assert link.is_symlink() and read_arrays(target)["a"].tolist() == [1.0, 1.0]
