@@ -15,7 +15,7 @@ COLD, WARM = 20.0, 8.0
 
 def _run(cache: str, out: str) -> tuple[float, str]:
     start = time.perf_counter()
-    command = [sys.executable, "-m", "lamella.cli", "quickstart", "--out", out]
+    command = [sys.executable, "-m", "lamella", "quickstart", "--out", out]
     settings = {**os.environ, "LAMELLA_CACHE_DIR": cache, "LAMELLA_THREADS": "2"}
     done = subprocess.run(
         command, cwd=ROOT, env=settings, capture_output=True, text=True, check=False

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import lamella
 from lamella.errors import LamellaError
 
 __all__ = ["main"]
@@ -39,6 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="lamella", description="Deep learning with its own compiler."
     )
+    parser.add_argument("--version", action="version", version=f"lamella {lamella.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     quickstart = commands.add_parser(

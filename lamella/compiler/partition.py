@@ -71,10 +71,24 @@ def _by_size(order: Sequence[Node], stored: set[Node]) -> dict[Node, int]:
     return costs
 
 
+def _filled(order: Sequence[Node]) -> set[Node]:
+    """Nodes whose elements do not depend on their indices: a gather must read them from memory,
+    or nothing would check its indices.
+    """
+    found: set[Node] = set()
+    for node in order:
+        composed = bool(node.inputs) and node.op.kind in ("elementwise", "movement")
+        inner = composed and not is_external(node) and all(s in found for s in node.inputs)
+        if inner or node.op.name in ("constant", "scalar"):
+            found.add(node)
+    return found
+
+
 def _by_demand(order: Sequence[Node], stored: set[Node], costs: dict[Node, int]) -> None:
     """Operands read many times over (by contractions, kernels, gathers' indices, broadcasts) are
     stored unless cheap.
     """
+    filled = _filled(order)
     for node in order:
         if is_external(node):
             continue
@@ -87,6 +101,8 @@ def _by_demand(order: Sequence[Node], stored: set[Node], costs: dict[Node, int])
                 limit = 1
             elif name in REPEATED or (name == "gather" and position == 1):
                 limit = CHEAP
+            elif name == "gather" and source in filled:
+                stored.add(source)
             elif name == "broadcast_to":
                 limit = CHEAP if source.size != node.size else None
             if limit is not None and costs[source] > limit:

@@ -116,7 +116,7 @@ def test_a_real_interrupt_ends_cleanly(tmp_path: Path, root: Path) -> None:
     command = [
         sys.executable,
         "-m",
-        "lamella.cli",
+        "lamella",
         "quickstart",
         "--epochs",
         "10000",
