@@ -228,7 +228,7 @@ def _find(graph: Graph, roots: Sequence[Node]) -> tuple[Executable, tuple[int, .
         if opened is not None:
             return opened
     structure.last = graph.shapes
-    _exact[exact] = made = compile_program(roots, graph.inputs, graph.scalars)
+    _exact[exact] = made = _compile_copy(graph, roots, graph.shapes)
     _limit(_exact)
     return made, ()
 
@@ -267,7 +267,7 @@ def _open(
         for wanted, shape in zip(structure.last, graph.shapes, strict=True)
     )  # fmt: skip
     try:
-        made = _compile_open(graph, roots, pattern)
+        made = _compile_copy(graph, roots, pattern)
     except (ShapeError, TypeError):
         structure.closed = True
         return None
@@ -277,15 +277,21 @@ def _open(
     return made, tuple(values[name] for name in made.blueprint.symbols)
 
 
-def _compile_open(graph: Graph, roots: Sequence[Node], pattern: Pattern) -> Executable:
+def _compile_copy(graph: Graph, roots: Sequence[Node], pattern: Pattern) -> Executable:
+    """The program of a copy of the graph with sizes as in ``pattern`` and without values.
+
+    What the compiler makes may outlive the compilation, so it must not hold anyone's memory.
+    """
     new: dict[Node, Node] = {}
     for node, wanted in zip(graph.order, pattern, strict=True):
         shape: tuple[Size, ...] = tuple(
             Dim(size) if isinstance(size, str) else size for size in wanted
         )
-        sources = () if node.value is not None else tuple(new[source] for source in node.inputs)
-        copy = Node(node.op, sources, shape, node.dtype)
-        copy.value, copy.site = node.value, node.site
+        if node.value is None:
+            copy = Node(node.op, tuple(new[s] for s in node.inputs), shape, node.dtype)
+            copy.site = node.site
+        else:
+            copy = Node(SCALAR if node.op is SCALAR else DATA, (), shape, node.dtype)
         new[node] = copy
     return compile_program(
         [new[n] for n in roots], [new[n] for n in graph.inputs], [new[n] for n in graph.scalars]
