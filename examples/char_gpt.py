@@ -150,6 +150,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=None, help="also write the sample to this file")
     options = parser.parse_args()
 
+    if options.out is not None and options.out.is_dir():
+        parser.error(f"--out {options.out} is a folder; name a file")
     text = options.text.read_text(encoding="utf-8")
     if len(text) < 20 * CONTEXT * BATCH:  # the held-out tenth must fill a batch
         print(f"{options.text} has {len(text)} characters; give a longer text", file=sys.stderr)
@@ -167,9 +169,9 @@ def main() -> int:
     train(model, data[:cut], options.minutes, generator)
     sample = write(model, letters, 500, generator)
     print(f"\n{sample}\n")
+    print(f"validation loss: {validate(model, data[cut:]):.3f} nats/char")
     if options.out is not None:
         options.out.write_text(sample, encoding="utf-8")
-    print(f"validation loss: {validate(model, data[cut:]):.3f} nats/char")
     return 0
 
 
