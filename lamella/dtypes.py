@@ -24,7 +24,7 @@ class DType:
     ``kind`` is one of ``"b"`` (bool), ``"i"``, ``"u"`` (integers), ``"f"`` (floating point).
     """
 
-    __slots__ = ("bits", "itemsize", "kind", "name", "numpy")
+    __slots__ = ("_hash", "as_data", "as_scalar", "bits", "itemsize", "kind", "name", "numpy")
 
     def __init__(self, name: str, kind: str, numpy_type: np.dtype[np.generic]) -> None:
         self.name: Final = name
@@ -32,12 +32,15 @@ class DType:
         self.numpy: Final = numpy_type
         self.itemsize: Final[int] = numpy_type.itemsize
         self.bits: Final[int] = numpy_type.itemsize * 8
+        self.as_data: Final = f"data {name}"  # leaves of this type in the keys of programs
+        self.as_scalar: Final = f"scalar {name}"
+        self._hash: Final = hash(numpy_type)
 
     def __repr__(self) -> str:
         return f"lamella.{self.name}"
 
     def __hash__(self) -> int:
-        return hash(self.numpy)
+        return self._hash  # that of the NumPy dtype, which is equal
 
     def __eq__(self, other: object) -> bool:
         if self is other:

@@ -25,7 +25,7 @@ from lamella.ops.leaf import DATA, SCALAR
 from lamella.runtime import buffer as memory
 from lamella.runtime import stored
 from lamella.runtime.buffer import Buffer
-from lamella.runtime.launch import pack_scalar
+from lamella.runtime.launch import pack_scalars
 from lamella.runtime.program import Executable, target
 from lamella.runtime.report import report
 
@@ -90,49 +90,43 @@ def _lay_out(roots: Sequence[Node]) -> Graph:
     number: dict[Node, int] = {}
     order: list[Node] = []
     key: list[object] = []
-    shapes: list[tuple[int, ...]] = []
     inputs: list[Node] = []
     scalars: list[Node] = []
     stack: list[Node] = list(reversed(roots))
+    note = key.append
     while stack:
         node = stack[-1]
         if node in number:
             stack.pop()
             continue
-        waiting = None
+        depth = len(stack)
         for source in node.inputs:
             if source in number:
                 continue
             if source.value is None:
-                if waiting is None:
-                    waiting = [source]
-                else:
-                    waiting.append(source)
+                stack.append(source)
                 continue
             number[source] = len(order)
             order.append(source)
-            shapes.append(source.shape)  # type: ignore[arg-type]
             if source.op is SCALAR:
                 scalars.append(source)
-                key.append("scalar")
+                note(source.dtype.as_scalar)
             else:
                 inputs.append(source)
-                key.append("data")
-            key.append(source.dtype.name)
-        if waiting is not None:
-            waiting.reverse()
-            stack.extend(waiting)
+                note(source.dtype.as_data)
+        if len(stack) > depth:
             continue
         stack.pop()
-        kind = type(node.op)
-        key.append(kind if _without_fields.get(kind) or _is_bare(kind) else node.op)
-        key.extend([number[source] for source in node.inputs])
-        key.append(node.dtype.name)
+        op = node.op
+        note(type(op) if _without_fields.get(type(op)) or _is_bare(type(op)) else op)
+        for source in node.inputs:
+            note(number[source])
+        note(node.dtype.name)
         number[node] = len(order)
         order.append(node)
-        shapes.append(node.shape)  # type: ignore[arg-type]
-    key.append(tuple([number[root] for root in roots]))
-    return Graph(order, tuple(key), tuple(shapes), inputs, scalars)
+    note(tuple([number[root] for root in roots]))
+    shapes = tuple([node.shape for node in order])
+    return Graph(order, tuple(key), shapes, inputs, scalars)  # type: ignore[arg-type]
 
 
 def _is_bare(kind: type) -> bool:
@@ -343,7 +337,7 @@ def _run(
         raise too_large(roots, error) from None
     given = cast("list[Buffer]", [node.value for node in graph.inputs])
     numbers = cast("list[float]", [node.value for node in graph.scalars])
-    words = [pack_scalar(v, n.dtype) for v, n in zip(numbers, graph.scalars, strict=True)]
+    words = pack_scalars(numbers, [node.dtype for node in graph.scalars])
     executable.run([b.ptr for b in given], words, [b.ptr for b in made], at)
     for i, source in executable.blueprint.same.items():
         made[i] = made[source] if source >= 0 else given[-1 - source]

@@ -16,13 +16,13 @@ from typing import Final
 
 import numpy as np
 
-from lamella.dtypes import DType
+from lamella.dtypes import DType, float32
 from lamella.errors import CompilerError
 from lamella.runtime import os_host, threads
 from lamella.runtime.native import native
 from lamella.runtime.native_ir import PLAN_WORDS
 
-__all__ = ["Launch", "Plan", "SlotValue", "pack_scalar", "run"]
+__all__ = ["Launch", "Plan", "SlotValue", "pack_scalar", "pack_scalars", "run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +212,22 @@ def _narrow(value: bool | int | float, dtype: DType) -> int:
     """float16 and bfloat16; what is too large becomes infinity."""
     with np.errstate(over="ignore"):
         return int.from_bytes(dtype.numpy.type(value).tobytes(), "little")
+
+
+def pack_scalars(values: Sequence[bool | int | float], dtypes: list[DType]) -> list[int]:
+    """The slot words of scalars, each as :func:`pack_scalar` gives it.
+
+    >>> from lamella.dtypes import float32, int8
+    >>> pack_scalars([1.0, -1], [float32, int8])
+    [1065353216, 255]
+    """
+    count = len(dtypes)
+    if count and dtypes.count(float32) == count:
+        try:
+            return list(struct.unpack(f"={count}I", struct.pack(f"={count}f", *values)))
+        except OverflowError:  # a number that rounds to infinity
+            pass
+    return [pack_scalar(value, dtype) for value, dtype in zip(values, dtypes, strict=True)]
 
 
 _PACKERS: Final[dict[DType, Callable[[bool | int | float], int]]] = {}

@@ -85,11 +85,13 @@ def _operator(function: Callable[[Any, Any], Tensor], reflected: bool = False) -
     swap = reflected and function in (_arith.add, _arith.multiply)  # a number second is faster
 
     def method(self: Tensor, other: Any) -> Any:
-        if swap and (type(other) is float or type(other) is int):
-            return function(self, other)
-        if other is None or isinstance(other, str | bytes | dict | set):
+        kind = type(other)
+        number = kind is float or kind is int
+        if not number and (other is None or isinstance(other, (str, bytes, dict, set))):
             return NotImplemented
-        return function(other, self) if reflected else function(self, other)
+        if reflected and not (swap and number):
+            return function(other, self)
+        return function(self, other)
 
     method.__name__ = method.__qualname__ = function.__name__
     method.__doc__ = (function.__doc__ or "").split("\n")[0]
