@@ -21,7 +21,7 @@ from lamella.config import config
 from lamella.errors import OutOfMemoryError, ShapeError
 from lamella.ir.dim import Dim, Size
 from lamella.ir.node import Node
-from lamella.ops.leaf import DATA, SCALAR
+from lamella.ops.leaf import DATA, SCALAR, Placeholder
 from lamella.runtime import buffer as memory
 from lamella.runtime import stored
 from lamella.runtime.buffer import Buffer
@@ -31,6 +31,7 @@ from lamella.runtime.report import report
 
 __all__ = ["compiled_count", "compile_program", "evaluate", "forget_programs", "too_large"]
 
+PLACEHOLDER: Final = Placeholder()
 Pattern = tuple[tuple[int | str, ...], ...]
 
 
@@ -284,8 +285,10 @@ def _compile_copy(graph: Graph, roots: Sequence[Node], pattern: Pattern) -> Exec
         if node.value is None:
             copy = Node(node.op, tuple(new[s] for s in node.inputs), shape, node.dtype)
             copy.site = node.site
+        elif node.op is SCALAR:
+            copy = node
         else:
-            copy = Node(SCALAR if node.op is SCALAR else DATA, (), shape, node.dtype)
+            copy = Node(PLACEHOLDER, (), shape, node.dtype)
         new[node] = copy
     return compile_program(
         [new[n] for n in roots], [new[n] for n in graph.inputs], [new[n] for n in graph.scalars]
