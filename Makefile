@@ -5,11 +5,12 @@ BIN := $(VENV)/bin
 PEERS := .venv-parity
 ARGS ?=
 
-.PHONY: help quickstart test parity bench bench-peers docs lint types imports support clean
+.PHONY: help quickstart test test-unoptimized parity bench bench-peers docs lint types imports support clean
 
 help:
 	@echo "make quickstart   train a digit classifier with Lamella, in this folder (< 1 minute)"
 	@echo "make test         the whole default test suite"
+	@echo "make test-unoptimized   the same with every optional pass of the compiler off"
 	@echo "make parity       compare results with PyTorch and JAX (installs both, about 1.5 GB)"
 	@echo "make bench        measure; tables go to bench-results/ (bench-peers: beside PyTorch and JAX)"
 	@echo "make docs         build the documentation into site/, examples executed"
@@ -43,6 +44,9 @@ quickstart: $(VENV)/.installed-vision
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+
+test-unoptimized: $(VENV)/.installed-dev
+	LAMELLA_OPTIMIZE=0 $(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 parity: $(PEERS)/.installed-parity
 	$(PEERS)/bin/python -m pytest tests/parity $(ARGS)

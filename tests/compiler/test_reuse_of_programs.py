@@ -31,6 +31,7 @@ def test_an_integer_index_is_an_argument() -> None:
     np.testing.assert_allclose(found, x.astype(np.float64).sum(1), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.usefixtures("optimized")
 def test_a_growing_list_compiles_a_handful() -> None:
     x = np.random.default_rng(1).standard_normal((200, 8)).astype(np.float32)
     before, rows = compiled_count(), lm.zeros((0, 8))
@@ -42,6 +43,7 @@ def test_a_growing_list_compiles_a_handful() -> None:
     np.testing.assert_array_equal(rows.numpy(), x)
 
 
+@pytest.mark.usefixtures("optimized")
 def test_slices_of_every_length_compile_a_handful() -> None:
     x = np.random.default_rng(2).standard_normal((300, 3)).astype(np.float32)
     t, before = lm.asarray(x), compiled_count()

@@ -9,6 +9,7 @@ import pytest
 from tools.docs_examples import ROOT, ExampleError, blocks, check_page, examples, pages, update_page
 
 
+@pytest.mark.usefixtures("optimized")
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_page(page: Path) -> None:
     check_page(page)

@@ -28,6 +28,7 @@ def _step(model: nn.Module, opt: optim.Optimizer, x: lm.Tensor) -> lm.Tensor:
     return loss
 
 
+@pytest.mark.usefixtures("optimized")
 def test_parameters_are_updated_in_place() -> None:
     model, opt, x = _model()
     step = lm.jit(lambda x: _step(model, opt, x))
