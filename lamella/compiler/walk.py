@@ -22,8 +22,8 @@ from lamella.ir.loops import (
 )  # fmt: skip
 
 __all__ = [
-    "Mentions", "affine_forms", "expressions", "mentions", "operations", "statement_roots",
-    "statements",
+    "Mentions", "affine_forms", "children", "expressions", "mentions", "operations",
+    "statement_roots", "statements",
 ]  # fmt: skip
 
 
@@ -55,7 +55,8 @@ def statement_roots(s: Stmt) -> tuple[Expr, ...]:
     return ()
 
 
-def _children(e: Expr) -> tuple[Expr, ...]:
+def children(e: Expr) -> tuple[Expr, ...]:
+    """The direct subexpressions."""
     if isinstance(e, Linear):
         return tuple(term for _, term in e.terms)
     if isinstance(e, Load):
@@ -73,7 +74,7 @@ def expressions(roots: Iterable[Expr]) -> Iterator[Expr]:
             continue
         seen.add(id(e))
         yield e
-        stack.extend(reversed(_children(e)))
+        stack.extend(reversed(children(e)))
 
 
 def affine_forms(roots: Iterable[Expr]) -> list[Expr]:
@@ -94,7 +95,7 @@ def affine_forms(roots: Iterable[Expr]) -> list[Expr]:
         elif isinstance(e, Var):
             found.append(e)
         else:
-            stack.extend(_children(e))
+            stack.extend(children(e))
     return found
 
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 
 from lamella.compiler.emit.llvm_builder import Builder, Scope, Value, scalar_type, vtype
 from lamella.compiler.emit.llvm_expr import ExpressionWriter
-from lamella.compiler.emit.llvm_lanes import statements, stmt_exprs
 from lamella.compiler.emit.llvm_memory import Memory
 from lamella.compiler.emit.llvm_ops import Operations
 from lamella.compiler.emit.llvm_variables import Variables
+from lamella.compiler.walk import statement_roots, statements
 from lamella.dtypes import int64
 from lamella.ir.loops import Accumulate, Assign, Expr, For, If, Store
 
@@ -42,7 +42,7 @@ class Control:
             stored: set[str] = set()
             exprs: list[Expr] = []
             for inner in statements(body):
-                exprs += stmt_exprs(inner)
+                exprs += statement_roots(inner)
                 if isinstance(inner, Assign):
                     assigned.add(inner.name)
                 elif isinstance(inner, Accumulate):

@@ -20,10 +20,10 @@ from lamella.compiler.emit.llvm_builder import (
     scalar_type,
     vtype,
 )
-from lamella.compiler.emit.llvm_lanes import children
 from lamella.compiler.emit.llvm_memory import Affine, Memory
 from lamella.compiler.emit.llvm_ops import Operations
 from lamella.compiler.mathlib import is_huge
+from lamella.compiler.walk import children
 from lamella.dtypes import bool_, int32, int64
 from lamella.errors import CompilerError
 from lamella.ir.dim import Dim, Quotient, Size

@@ -23,7 +23,6 @@ from lamella.compiler.emit.llvm_lanes import (
     Piece,
     Survey,
     plan,
-    statements,
     survey,
     varying_variables,
 )
@@ -31,6 +30,7 @@ from lamella.compiler.emit.llvm_memory import Buffer, Memory
 from lamella.compiler.emit.llvm_ops import Operations
 from lamella.compiler.emit.llvm_variables import Variables
 from lamella.compiler.emit.target import Target
+from lamella.compiler.walk import statements
 from lamella.dtypes import DType, bool_, int64
 from lamella.errors import CompilerError
 from lamella.ir.loops import (

@@ -7,11 +7,11 @@ kernel adds in the same order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from lamella.compiler.emit.target import Target
+from lamella.compiler.walk import children, statement_roots, statements
 from lamella.dtypes import DType
 from lamella.ir.loops import (
     Accumulate,
@@ -22,8 +22,6 @@ from lamella.ir.loops import (
     Declare,
     Expr,
     For,
-    If,
-    Linear,
     Load,
     Param,
     Read,
@@ -36,10 +34,7 @@ __all__ = [
     "Piece",
     "Survey",
     "allocations",
-    "children",
     "plan",
-    "statements",
-    "stmt_exprs",
     "survey",
     "varying_variables",
 ]
@@ -59,51 +54,6 @@ class Piece:
     lanes: int
     start: int = 0
     active: int = 0
-
-
-def statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
-    """Every statement in a body, outermost first."""
-    for stmt in body:
-        yield stmt
-        if isinstance(stmt, For):
-            yield from statements(stmt.body)
-        elif isinstance(stmt, If):
-            yield from statements(stmt.then)
-            yield from statements(stmt.otherwise)
-
-
-def stmt_exprs(stmt: Stmt) -> tuple[Expr, ...]:
-    """The expressions a statement holds itself."""
-    if isinstance(stmt, Store):
-        return (
-            (stmt.index, stmt.value) if stmt.mask is None else (stmt.index, stmt.value, stmt.mask)
-        )
-    if isinstance(stmt, Declare):
-        return (stmt.init,)
-    if isinstance(stmt, Assign):
-        return (stmt.value,)
-    if isinstance(stmt, Accumulate):
-        return stmt.values
-    if isinstance(stmt, If):
-        return (stmt.condition,)
-    if (
-        isinstance(stmt, For)
-        and not isinstance(stmt.var.extent, int)
-        and hasattr(stmt.var.extent, "dtype")
-    ):
-        return (stmt.var.extent,)  # type: ignore[return-value]
-    return ()
-
-
-def children(expr: Expr) -> tuple[Expr, ...]:
-    """The direct subexpressions."""
-    if isinstance(expr, Apply):
-        return expr.args
-    if isinstance(expr, Linear):
-        return tuple(term for _, term in expr.terms)
-    if isinstance(expr, Load):
-        return (expr.index,) if expr.mask is None else (expr.index, expr.mask)
-    return ()
 
 
 @dataclass(slots=True)
@@ -133,7 +83,7 @@ def survey(loop: For) -> Survey:
             found.operations += 1
             if stmt.names[0] not in declared:
                 found.folds.append(stmt)
-        for expr in stmt_exprs(stmt):
+        for expr in statement_roots(stmt):
             _count(expr, found, seen)
     return found
 
@@ -251,7 +201,7 @@ def varying_variables(loop: For) -> set[str]:
                 names = (stmt.name,)
             elif isinstance(stmt, Accumulate):
                 names = stmt.names
-            if names and any(_varies(e, loop.var, varying, memo) for e in stmt_exprs(stmt)):
+            if names and any(_varies(e, loop.var, varying, memo) for e in statement_roots(stmt)):
                 more.update(names)
         if more == varying:
             return varying
