@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from lamella import ops
 from lamella.compiler.blueprint import Blueprint, Source, Step
 from lamella.compiler.emit.llvm import scratch_bytes
 from lamella.compiler.fusion import Group
@@ -51,6 +52,7 @@ class Assembler:
         self.sources: list[Source] = []
         self.kernel_of: dict[str, int] = {}
         self.home = {s.node: i for i, group in enumerate(groups) for s in group.members}
+        self.parts = {s.node: s.parts for group in groups for s in group.members if s.parts}
         self.node_of = {name: node for node, name in program.names.items()}
         self.last = self._last_uses()
         self.memory: dict[Node, Node] = {}  # a node -> the node whose memory it takes over
@@ -76,6 +78,8 @@ class Assembler:
             needed |= made.temporaries
         if reuse:
             for i, made in enumerate(drafts):
+                if made.kernel is None:
+                    continue
                 pairs = self._take_over(i, made.kernel)
                 made.kernel = with_alias(made.kernel, pairs)
                 if self.groups[i].kind == "loops":
@@ -146,7 +150,7 @@ class Assembler:
 
     # -- slots -------------------------------------------------------------------------------------
     def _assemble(self, drafts: Sequence[Draft], needed: set[Node]) -> Blueprint:
-        names = sorted({s for made in drafts for s in made.kernel.sizes} | self._symbols())
+        names = sorted(self._symbols().union(*(made.kernel.sizes for made in drafts if made.kernel)))
         kinds = [(n.shape, n.dtype) for n in self.outputs]
         result = Blueprint([], [], len(self.inputs), kinds, len(self.scalars), names, [])
         slot = self._outer_slots(result)
@@ -160,7 +164,10 @@ class Assembler:
         self._temporaries(result, needed, slot, base + len(names))
         fault = base + len(names) + len(result.temporaries)
         for made in drafts:
-            self._step(result, made, slot | params | sizes, fault)
+            if made.call is not None:
+                self._opaque_step(result, made.call, slot, list(sizes.values()))
+            elif made.kernel is not None:
+                self._step(result, made, made.kernel, slot | params | sizes, fault)
         result.sources = self.sources
         return result
 
@@ -185,8 +192,22 @@ class Assembler:
                 found |= symbols(size)
         return found
 
-    def _step(self, result: Blueprint, made: Draft, slot: Mapping[str, int], fault: int) -> None:
-        kernel = made.kernel
+    def _opaque_step(
+        self, result: Blueprint, node: Node, slot: Mapping[str, int], sizes: list[int]
+    ) -> None:
+        """A call that is computed in Python: its inputs, its results, then every size symbol."""
+        names = self.program.names
+        given = [slot[names[source]] for source in node.inputs]
+        made = [slot[names[part]] for part in self.parts[node]]
+        inputs = tuple(ops.placeholder(n.shape, n.dtype) for n in node.inputs)
+        call = Node(node.op, inputs, node.shape, node.dtype)
+        call.site = node.site
+        result.steps.append(Step(len(self.sources), 1, (*given, *made, *sizes), 0))
+        self.sources.append(Source(node.op.name, 0, call=call))
+
+    def _step(
+        self, result: Blueprint, made: Draft, kernel: Kernel, slot: Mapping[str, int], fault: int
+    ) -> None:
         arguments = [slot[b.name] for b in kernel.buffers if b.name != "fault"]
         if kernel.faults:
             arguments.append(fault + len(result.faults))

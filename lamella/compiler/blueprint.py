@@ -13,16 +13,19 @@ from typing import Any
 from lamella.compiler.memory import Temporary
 from lamella.dtypes import DType, as_dtype
 from lamella.ir.dim import Shape, Size
+from lamella.ir.graph_text import graph_text, parse_graph
 from lamella.ir.loops import Kernel
+from lamella.ir.node import Node
 
 __all__ = ["Blueprint", "Source", "Step", "from_json", "to_json"]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One launch: a kernel's number, its grid iterations, the slots of its arguments.
+    """One launch: a source's number, its grid iterations, the slots of its arguments.
 
-    A task is at least ``grain`` iterations.
+    A task is at least ``grain`` iterations; 0 keeps all of them in the calling thread. An opaque
+    call's arguments are its inputs, its results and the program's size symbols.
     """
 
     kernel: int
@@ -33,12 +36,16 @@ class Step:
 
 @dataclass(slots=True)
 class Source:
-    """A kernel by the hash of its text; the kernel itself is parsed only if it must be compiled."""
+    """A kernel by the hash of its text; the kernel itself is parsed only if it must be compiled.
+
+    Or an opaque call: its node on placeholders, which is also its text form.
+    """
 
     name: str
     scratch: int  # bytes of memory private to a thread, beyond what fits its stack
     text: str = ""
     parsed: Kernel | None = None
+    call: Node | None = None
 
     def kernel(self) -> Kernel:
         """The kernel as data."""
@@ -72,7 +79,7 @@ class Blueprint:
     @property
     def kernels(self) -> list[Kernel]:
         """The kernels as data."""
-        return [source.kernel() for source in self.sources]
+        return [source.kernel() for source in self.sources if source.call is None]
 
 
 def _size(size: Size) -> int | str:
@@ -87,15 +94,29 @@ def _parsed(size: int | str) -> Size:
     return parse_size(size)
 
 
-def to_json(program: Blueprint) -> bytes:
-    """The program as JSON text; kernels as their text."""
+def _text(source: Source) -> str:
+    if source.call is not None:
+        return graph_text([source.call])
+    if source.parsed is None:
+        return source.text
     from lamella.ir.loop_text import kernel_text
 
+    return kernel_text(source.parsed)
+
+
+def _source(name: str, scratch: int, text: str, opaque: bool) -> Source:
+    if not opaque:
+        return Source(name, scratch, text)
+    from lamella.ops.base import PRIMITIVES
+
+    (call,) = parse_graph(text, PRIMITIVES)
+    return Source(name, scratch, call=call)
+
+
+def to_json(program: Blueprint) -> bytes:
+    """The program as JSON text; kernels as their text."""
     value = {
-        "sources": [
-            [s.name, s.scratch, kernel_text(s.parsed) if s.parsed is not None else s.text]
-            for s in program.sources
-        ],
+        "sources": [[s.name, s.scratch, _text(s), s.call is not None] for s in program.sources],
         "steps": [[s.kernel, _size(s.extent), s.slots, s.grain] for s in program.steps],
         "inputs": program.inputs,
         "outputs": [[[_size(n) for n in shape], d.name] for shape, d in program.outputs],
@@ -117,7 +138,7 @@ def from_json(data: bytes) -> Blueprint:
     """
     value: dict[str, Any] = json.loads(data)
     return Blueprint(
-        [Source(name, scratch, text) for name, scratch, text in value["sources"]],
+        [_source(*source) for source in value["sources"]],
         [Step(k, _parsed(extent), tuple(slots), g) for k, extent, slots, g in value["steps"]],
         value["inputs"],
         [(tuple(_parsed(n) for n in shape), as_dtype(d)) for shape, d in value["outputs"]],

@@ -18,6 +18,7 @@ from lamella.dtypes import bfloat16, float16, float32
 from lamella.ir.dim import product
 from lamella.ir.node import Node, topological
 from lamella.ops.base import Primitive
+from lamella.ops.calls import Call, barrier
 from lamella.ops.reduce import Reduction
 
 __all__ = ["canonicalise", "split_reductions"]
@@ -26,6 +27,7 @@ Rebuild = Callable[[Node], Node]
 
 PARTS = 64  # pieces of a reduction with few results
 LARGE = 65536  # elements from which splitting pays
+MEMORY = ("data", "placeholder")  # leaves that lie in memory
 BUSY = 16  # independent results that keep every worker busy
 
 
@@ -51,6 +53,8 @@ def canonicalise(outputs: Sequence[Node]) -> list[Node]:
             return node
         if node.op.name in ("mark", "stop_gradient"):
             return inputs[0]
+        if isinstance(node.op, Call) and node.op.opaque:
+            inputs = tuple(map(_in_memory, inputs))
         kept = _times_one(node, inputs)
         if kept is not None:
             return kept
@@ -61,6 +65,11 @@ def canonicalise(outputs: Sequence[Node]) -> list[Node]:
         return found
 
     return _map(outputs, change)
+
+
+def _in_memory(node: Node) -> Node:
+    """An input of an opaque call: what is no array anywhere is made one."""
+    return barrier(node) if node.op.kind == "leaf" and node.op.name not in MEMORY else node
 
 
 def _times_one(node: Node, inputs: tuple[Node, ...]) -> Node | None:

@@ -23,6 +23,8 @@ __all__ = ["Group", "fuse"]
 PARALLEL = 16  # independent outer iterations that keep every worker busy
 SMALL = 16384  # elements below which one worker does it all anyway
 WHOLE = 4096  # elements below which a group may be a single iteration
+ALONE = ("tiles", "kernel", "call")  # statements that begin a group of their own
+CLOSED = ("kernel", "call")  # groups that no other statement joins
 MOST = 24  # statements in one kernel: compile time grows with them
 
 
@@ -33,7 +35,7 @@ class Group:
     """
 
     number: int
-    kind: str  # "loops", "tiles" or "kernel"
+    kind: str  # "loops", "tiles", "kernel" or "call"
     sizes: list[Size]
     members: list[Statement] = field(default_factory=list)
     axes: dict[Statement, tuple[int, ...]] = field(default_factory=dict)
@@ -60,12 +62,15 @@ class Fusion:
         return self._ordered()
 
     def _place(self, s: Statement) -> None:
-        if s.kind == "tiles" or s.kind == "kernel":
+        if s.kind in ALONE:
             self._new(s, s.kind, [])
+            return
+        if s.kind == "part":
+            self._add(self.of[s.sources[0]], s, ())
             return
         candidates = list(dict.fromkeys(self.of[n] for n in s.sources if n in self.of))
         for group in sorted(candidates, key=lambda g: -g.number):
-            if len(group.members) >= MOST or group.kind == "kernel" or self._cycle(group, s):
+            if len(group.members) >= MOST or group.kind in CLOSED or self._cycle(group, s):
                 continue
             plan = self._fit(group, s)
             if plan is not None:
@@ -296,6 +301,8 @@ def fuse(statements: Sequence[Statement], enabled: bool = True) -> list[Group]:
     if enabled:
         return fusion.run()
     for s in statements:
-        kind = s.kind if s.kind in ("tiles", "kernel") else "loops"
-        fusion._new(s, kind, s.wide if kind == "loops" else [])
+        if s.kind in ALONE or s.kind == "part":
+            fusion._place(s)
+        else:
+            fusion._new(s, "loops", s.wide)
     return fusion._ordered()

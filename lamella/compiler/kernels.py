@@ -7,7 +7,7 @@ what its arguments are in the program.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lamella.compiler.blocks import frame, lane_cost, load_indices
@@ -35,6 +35,7 @@ from lamella.ir.loops import (
 from lamella.ir.node import Node
 from lamella.ir.numbering import checked_indices
 from lamella.ops.base import Index
+from lamella.ops.calls import Call
 
 __all__ = ["Draft", "draft"]
 
@@ -45,16 +46,18 @@ class Draft:
     only for it.
     """
 
-    kernel: Kernel
+    kernel: Kernel | None  # None for an opaque call
     temporaries: set[Node]
     sites: list[str | None]  # of the operations that may report a fault
+    call: Node | None = None  # the opaque call
 
 
 class Writer:
     """What a primitive of kind "kernel" writes its statements with (``ops.base.KernelWriter``)."""
 
-    def __init__(self, statement: Statement) -> None:
+    def __init__(self, statement: Statement, names: Mapping[Node, str]) -> None:
         self._statement = statement
+        self._names = names
         self._count = 0
 
     def _unique(self, name: str) -> str:
@@ -78,12 +81,22 @@ class Writer:
         node = self._statement.node
         return Load(self._statement.name, linearise(index, node.shape), node.dtype)
 
+    def part(self, number: int, index: Index, value: Expr) -> Stmt:
+        """Store one element of result ``number`` of a call."""
+        node = self._statement.parts[number]
+        return Store(self._names[node], linearise(index, node.shape), value)
+
+    def load_part(self, number: int, index: Index) -> Expr:
+        """Load an element of result ``number`` stored before in this iteration."""
+        node = self._statement.parts[number]
+        return Load(self._names[node], linearise(index, node.shape), node.dtype)
+
 
 def _own_kernel(statement: Statement, program: Program) -> tuple[For, Size]:
     node = statement.node
     elements = Elements(program.names, program.params)
     sizes: tuple[Size, ...] = node.op.grid(node)
-    writer = Writer(statement)
+    writer = Writer(statement, program.names)
     args = [elements.argument(source) for source in node.inputs]
     grid = Var("g", product(sizes))
     if sizes:
@@ -93,16 +106,17 @@ def _own_kernel(statement: Statement, program: Program) -> tuple[For, Size]:
         body = node.op.kernel(node, args, at, writer)
         if shape.lane is not None and _lanes_pay(body, shape.lane):
             loop = For(shape.lane, "lanes", tuple(body))
-            return For(shape.grid, "grid", (loop,)), _share(node, shape.grid)
-        writer = Writer(statement)
+            return For(shape.grid, "grid", (loop,)), _share(statement, shape.grid)
+        writer = Writer(statement, program.names)
     body = node.op.kernel(node, args, split_linear(grid, sizes), writer)
-    return For(grid, "grid", tuple(body)), 4 * _share(node, grid)
+    return For(grid, "grid", tuple(body)), 4 * _share(statement, grid)
 
 
-def _share(node: Node, grid: Var) -> int:
+def _share(statement: Statement, grid: Var) -> int:
     """Elements of the result in one grid iteration, roughly."""
     extent = grid.extent if isinstance(grid.extent, (int, Dim)) else 1
-    return typical(node.size) // max(1, typical(extent))
+    size = sum(typical(part.size) for part in statement.parts) or typical(statement.node.size)
+    return size // max(1, typical(extent))
 
 
 def _lanes_pay(body: Sequence[Stmt], lane: Var) -> bool:
@@ -124,8 +138,12 @@ def draft(group: Group, program: Program, needed: set[Node], vector_bytes: int) 
     """The kernel of ``group``; ``needed`` are the nodes that must be left in their buffers."""
     temporaries: set[Node] = set()
     work: Size
-    if group.kind == "kernel":
-        body, work = _own_kernel(group.members[0], program)
+    if group.kind in ("kernel", "call"):
+        first = group.members[0]
+        temporaries.update(first.parts)
+        if isinstance(first.node.op, Call) and first.node.op.opaque:
+            return Draft(None, temporaries, [], first.node)
+        body, work = _own_kernel(first, program)
     elif group.kind == "tiles":
         tiles = TileKernel(group, needed, vector_bytes)
         body, work = tiles.grid(), tiles.work

@@ -20,7 +20,7 @@ WIDE = 160  # composed operations in one expression
 MANY = 8  # distinct materialised users, after which one more makes no difference
 
 REPEATED = ("slide", "unslide")  # movement that reads an element several times
-OWN = ("reduction", "contraction", "kernel")
+OWN = ("reduction", "contraction", "kernel", "call", "part")
 
 
 def is_external(node: Node) -> bool:
@@ -45,7 +45,9 @@ def materialised(order: Sequence[Node], outputs: Sequence[Node], fuse: bool = Tr
         return {
             n for n in order if not is_external(n) and (n.op.kind != "leaf" or n in set(outputs))
         }
-    stored = {n for n in order if n.op.kind in OWN and n.value is None}
+    stored = {
+        n for n in order if n.value is None and (n.op.kind in OWN or n.op.name == "barrier")
+    }
     stored.update(n for n in outputs if not is_external(n))
     costs = _by_size(order, stored)
     _by_demand(order, stored, costs)
@@ -97,7 +99,9 @@ def _by_demand(order: Sequence[Node], stored: set[Node], costs: dict[Node, int])
             if is_external(source) or source in stored or source.op.kind == "leaf":
                 continue
             limit = None
-            if kind in ("contraction", "kernel"):
+            if kind == "call" and node.op.opaque:  # type: ignore[attr-defined]
+                stored.add(source)
+            elif kind in ("contraction", "kernel", "call"):
                 limit = 1
             elif name in REPEATED or (name == "gather" and position == 1):
                 limit = CHEAP

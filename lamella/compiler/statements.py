@@ -19,6 +19,7 @@ from lamella.ir.dim import Size, product
 from lamella.ir.index import constant
 from lamella.ir.loops import Apply, Const, Expr, Var
 from lamella.ir.node import Node
+from lamella.ops.calls import Call, Part, part
 
 if TYPE_CHECKING:
     from lamella.ops.contraction import Contraction
@@ -51,7 +52,7 @@ class Statement:
     number: int
     node: Node
     name: str
-    kind: str  # "map", "fold", "tiles" or "kernel"
+    kind: str  # "map", "fold", "tiles", "kernel", "call" or "part"
     out: tuple[Var, ...] = ()
     reduce: tuple[Var, ...] = ()
     value: Expr | None = None
@@ -61,6 +62,7 @@ class Statement:
     reads: list[ReadOf] = field(default_factory=list)
     # every materialised or external node it depends on
     sources: list[Node] = field(default_factory=list)
+    parts: tuple[Node, ...] = ()  # the results of a call
 
     @property
     def wide(self) -> list[int]:
@@ -103,17 +105,37 @@ def build(order: Sequence[Node], outputs: Sequence[Node], stored: set[Node]) -> 
             names[node] = f"b{len(names)}"
     statements: list[Statement] = []
     for node in order:
-        if node in stored:
+        if node in stored and node.op.kind != "part":
             statements.append(_statement(len(statements), node, names, params))
+        if node in stored and isinstance(node.op, Call):
+            _parts(statements, order, names, params)
     return Program(_live(statements, outputs), names, params, list(outputs))
+
+
+def _parts(
+    statements: list[Statement], order: Sequence[Node], names: dict[Node, str],
+    params: Mapping[Node, str],
+) -> None:  # fmt: skip
+    """A statement for every result of the call that is the last statement, wanted or not."""
+    last = statements[-1]
+    known = {node.op: node for node in order if node.inputs == (last.node,)}
+    count = len(last.node.op.results(last.node.inputs))  # type: ignore[attr-defined]
+    found = []
+    for i in range(count):
+        node = known.get(Part(i)) or part(last.node, i)
+        names.setdefault(node, f"b{len(names)}")
+        statements.append(_statement(len(statements), node, names, params))
+        found.append(node)
+    last.parts = tuple(found)
 
 
 def _live(statements: Sequence[Statement], outputs: Sequence[Node]) -> list[Statement]:
     """The statements an output reads: composing drops reads that an empty region never makes."""
     wanted = set(outputs)
     found: list[Statement] = []
+    together = {node: s.parts for s in statements for node in s.parts}
     for s in reversed(statements):
-        if s.node in wanted:
+        if any(node in wanted for node in together.get(s.node, (s.node,))):
             wanted.update(s.sources)
             found.append(s)
     return found[::-1]
@@ -125,8 +147,8 @@ def _statement(
     elements = Elements(names, params)
     statement = Statement(number, node, names[node], "map")
     kind = node.op.kind
-    if kind == "kernel":
-        statement.kind = "kernel"
+    if kind in ("kernel", "call", "part"):
+        statement.kind = kind
         statement.out = _variables("v", node.shape)
         statement.sources = _frontier(node, names)
         return statement

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from lamella.errors import ShapeError
 from lamella.ir.node import Node
+from lamella.ops.calls import Call, Part
 
 __all__ = ["between", "jvp"]
 
@@ -41,11 +42,19 @@ def jvp(
                 f"{mark.dtype.name}{list(mark.shape)}; they must agree"
             )
         found[mark] = tangent
+    several: dict[Node, Sequence[Node | None]] = {}  # a call -> the tangents of its results
     for node in between(outputs, set(marks)):
         if node in found or node.dtype.kind != "f" or not node.op.differentiable:
             continue
+        if isinstance(node.op, Part):
+            tangent = several[node.inputs[0]][node.op.index]
+            if tangent is not None:
+                found[node] = tangent
+            continue
         parts = [found.get(source) for source in node.inputs]
-        if any(part is not None for part in parts):
+        if isinstance(node.op, Call):
+            several[node] = node.op.jvp_all(node, parts)
+        elif any(part is not None for part in parts):
             tangent = node.op.jvp(node, parts)
             if tangent is not None:
                 found[node] = tangent

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from lamella import ops
 from lamella.errors import ShapeError
 from lamella.ir.node import Node
+from lamella.ops.calls import Call, Part
 
 __all__ = ["vjp"]
 
@@ -38,6 +39,7 @@ def vjp(
     6.0
     """
     found: dict[Node, Node] = {}
+    gathered: dict[Node, dict[int, Node]] = {}  # a call's results -> their cotangents
     for output, cotangent in zip(outputs, cotangents, strict=True):
         if cotangent is not None:
             _check(output, cotangent)
@@ -46,20 +48,30 @@ def vjp(
     order, on_path = _paths([o for o in outputs if o in found], targets)
     for node in reversed(order):
         cotangent = found.get(node)
-        if cotangent is None or not node.inputs or not node.op.differentiable:
+        several = gathered.pop(node, None)
+        if (cotangent is None and several is None) or not node.op.differentiable:
             continue
-        needs = tuple(source in on_path for source in node.inputs)
-        if any(needs):
-            for source, part in zip(node.inputs, _pull(node, cotangent, needs), strict=True):
+        if isinstance(node.op, Part) and cotangent is not None:
+            gathered.setdefault(node.inputs[0], {})[node.op.index] = cotangent
+        elif node.inputs:
+            needs = tuple(source in on_path for source in node.inputs)
+            pulled = _pull(node, cotangent, several, needs) if any(needs) else ()
+            for source, part in zip(node.inputs, pulled, strict=False):
                 if part is not None and source in on_path:
                     _add(found, source, part)
         if node not in targets:
-            del found[node]
+            found.pop(node, None)
     return [found.get(node) for node in wrt]
 
 
-def _pull(node: Node, cotangent: Node, needs: tuple[bool, ...]) -> Sequence[Node | None]:
-    return node.op.vjp(node, cotangent, needs)
+def _pull(
+    node: Node, cotangent: Node | None, several: dict[int, Node] | None, needs: tuple[bool, ...]
+) -> Sequence[Node | None]:
+    if isinstance(node.op, Call):
+        count = len(node.op.results(node.inputs))
+        given = several or {}
+        return node.op.vjp_all(node, [given.get(i) for i in range(count)], needs)
+    return () if cotangent is None else node.op.vjp(node, cotangent, needs)
 
 
 def _check(output: Node, cotangent: Node) -> None:

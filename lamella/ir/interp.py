@@ -44,10 +44,19 @@ def interpret(
     """
     bound = dict(sizes or {})
     values: dict[Node, Array] = {}
+    several: dict[Node, tuple[Array, ...]] = {}  # the results of calls
     for node, array in (inputs or {}).items():
         values[node] = _given(node, array, bound)
     for node in topological(outputs, stop=list(values)):
-        if node not in values:
+        if node in values:
+            continue
+        if node.op.kind == "call":
+            arrays = [values[source] for source in node.inputs]
+            several[node] = node.op.evaluate(node, arrays)  # type: ignore[attr-defined]
+        elif node.op.kind == "part" and node.value is None:
+            found = several[node.inputs[0]][node.op.index]  # type: ignore[attr-defined]
+            values[node] = _checked(node, found, tuple(bind(size, bound) for size in node.shape))
+        else:
             values[node] = _value(node, values, bound)
     return [values[node] for node in outputs]
 
@@ -75,7 +84,11 @@ def _value(node: Node, values: Mapping[Node, Array], bound: Mapping[str, int]) -
             f"[interpret] the placeholder of shape {node.shape} has no value; give it one in inputs"
         )
     arrays = [values[source] for source in node.inputs]
-    result = np.asarray(node.op.reference(*arrays, shape=shape, dtype=node.dtype))
+    return _checked(node, node.op.reference(*arrays, shape=shape, dtype=node.dtype), shape)
+
+
+def _checked(node: Node, value: Array, shape: tuple[int, ...]) -> Array:
+    result = np.asarray(value)
     if result.shape != shape or result.dtype != node.dtype.numpy:
         raise ShapeError(
             f"[{node.op.name}] reference gave {result.dtype}{list(result.shape)} for a node of "

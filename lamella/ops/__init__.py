@@ -30,3 +30,4 @@ from lamella.ops.contraction import *
 from lamella.ops.convolution import *
 from lamella.ops.windows import *
 from lamella.ops.random import *
+from lamella.ops.calls import *

@@ -38,7 +38,7 @@ __all__ = [
 
 Array = npt.NDArray[Any]
 Index = tuple[Expr, ...]
-Kind = Literal["leaf", "elementwise", "movement", "reduction", "contraction", "kernel"]
+Kind = Literal["leaf", "elementwise", "movement", "reduction", "contraction", "kernel", "call", "part"]
 Needs = tuple[bool, ...]
 
 
@@ -74,6 +74,12 @@ class KernelWriter(Protocol):
 
     def load(self, index: Index) -> Expr:
         """Load an element of the result that this grid iteration has stored before."""
+
+    def part(self, number: int, index: Index, value: Expr) -> Stmt:
+        """Store one element of result ``number`` of a call."""
+
+    def load_part(self, number: int, index: Index) -> Expr:
+        """Load an element of result ``number`` that this grid iteration has stored before."""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from lamella.config import config
 from lamella.errors import OutOfMemoryError, ShapeError
 from lamella.ir.dim import Dim, Size
 from lamella.ir.node import Node
+from lamella.ops.calls import Part, keep, living, parts
 from lamella.ops.leaf import DATA, SCALAR, Placeholder
 from lamella.runtime import buffer as memory
 from lamella.runtime import stored
@@ -150,7 +151,8 @@ def evaluate(nodes: Sequence[Node]) -> None:
     if config.backend == "interpret":
         _interpret(roots)
         return
-    roots += _residuals(roots)
+    roots += _siblings(roots)
+    roots += [node for node in _residuals(roots) if node not in roots]
     with _lock:
         graph = _lay_out(roots)
         executable, symbols = _find(graph, roots)
@@ -169,12 +171,22 @@ def _interpret(roots: Sequence[Node]) -> None:
 def _settle(node: Node, value: Buffer) -> None:
     """Give a node its value; it forgets its inputs unless a derivative may pass to them."""
     node.value = value
+    if node.tracked and type(node.op) is Part:
+        keep(node, value)
     if not node.tracked or not any(source.tracked for source in node.inputs):
         node.inputs = ()
         node.op = DATA
 
 
-OWN: Final = ("reduction", "contraction", "kernel")
+def _siblings(roots: Sequence[Node]) -> list[Node]:
+    """Other results of the same calls that somebody holds: one run computes them all."""
+    calls = {node.inputs[0]: None for node in roots if type(node.op) is Part}
+    return [
+        node for call in calls for node in living(call) if node.value is None and node not in roots
+    ]
+
+
+OWN: Final = ("reduction", "contraction", "kernel", "part")
 
 
 def _residuals(roots: Sequence[Node]) -> list[Node]:
@@ -199,6 +211,8 @@ def _residuals(roots: Sequence[Node]) -> list[Node]:
             stack.append(source)
             if source.tracked and source.op.kind in OWN:
                 found.append(source)
+            if source.tracked and source.op.kind == "call":
+                found += [part for part in parts(source) if part not in found]
     return found
 
 

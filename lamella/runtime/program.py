@@ -27,6 +27,7 @@ from lamella.runtime import buffer as memory
 from lamella.runtime import disk, threads
 from lamella.runtime.elf import load_elf
 from lamella.runtime.launch import Launch, Plan, SlotValue
+from lamella.runtime.opaque import OpaqueCall, raise_failure
 from lamella.runtime.report import report
 
 __all__ = ["Executable", "kernel_addresses", "target"]
@@ -113,7 +114,16 @@ class Executable:
 
     def __init__(self, blueprint: Blueprint) -> None:
         self.blueprint: Final = blueprint
-        addresses = kernel_addresses(blueprint.sources)
+        kernels = [source for source in blueprint.sources if source.call is None]
+        self._opaque = {
+            i: OpaqueCall(source.call, blueprint.symbols)
+            for i, source in enumerate(blueprint.sources) if source.call is not None
+        }  # fmt: skip
+        compiled = iter(kernel_addresses(kernels))
+        addresses = [
+            self._opaque[i].address if i in self._opaque else next(compiled)
+            for i in range(len(blueprint.sources))
+        ]
         self._extras: list[Dim] = []
         first_fault = (
             blueprint.inputs + len(blueprint.outputs) + blueprint.scalars
@@ -196,6 +206,8 @@ class Executable:
             words.append(scratch.ptr)
         words += at.extents
         self._plan.run(words, begun)
+        if self._opaque:
+            raise_failure()
         if any(faults):
             self._fault(list(faults))
 

@@ -1,0 +1,183 @@
+"""Primitives with several results: a call node, and a part of it for each result.
+
+Input: a primitive derived from :class:`Call` and its inputs. Output: one node a result. The call
+itself has no value; ``part(call, i)`` is result ``i``, and while that node lives there is only one.
+Rules of a call are given for all results at once (``vjp_all``, ``jvp_all``). An *opaque* call
+is computed by its ``reference``, in Python, in the thread that runs the program: factorisations by
+LAPACK, callbacks. Any other call gives ``grid`` and ``kernel`` as primitives of kind "kernel" do,
+and stores with ``out.part(i, index, value)``.
+
+Results of a call through which a derivative may pass are remembered with the call, so that a
+derivative which needs a result nobody else held does not compute the call again.
+"""
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from lamella.dtypes import ALL, DType, uint8
+from lamella.errors import CompilerError, MissingRuleError
+from lamella.ir.dim import Shape, Size
+from lamella.ir.loops import Expr
+from lamella.ir.node import Node, gradient_mode
+from lamella.ops.base import Array, Kind, Needs, Primitive, Sample
+from lamella.ops.families import Elementwise, check_fits, unary
+
+__all__ = ["Barrier", "Call", "Part", "Result", "barrier", "call", "keep", "living", "part", "parts",]
+
+Result = tuple[Shape, DType]
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Primitive):
+    """The base of primitives with several results; see the module."""
+
+    kind: ClassVar[Kind] = "call"
+    opaque: ClassVar[bool] = False
+
+    def results(self, inputs: Sequence[Node]) -> tuple[Result, ...]:
+        """Shape and dtype of each result."""
+        raise MissingRuleError(self.name, "recording", "results")
+
+    def check(self, node: Node) -> None:
+        """The call node itself is 0-d; ``results`` checks the inputs."""
+        check_fits(node, (), _marker(self.results(node.inputs)))
+
+    def evaluate(self, node: Node, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        """The meaning, in NumPy: every result. What an opaque call runs."""
+        raise MissingRuleError(self.name, "interpretation", "evaluate")
+
+    def vjp_all(
+        self, node: Node, cotangents: Sequence[Node | None], needs: Needs
+    ) -> Sequence[Node | None]:
+        """The cotangent of each input from those of the results; None is zero."""
+        raise MissingRuleError(self.name, "reverse-mode differentiation", "vjp_all")
+
+    def jvp_all(self, node: Node, tangents: Sequence[Node | None]) -> Sequence[Node | None]:
+        """The tangent of each result from those of the inputs; None is zero."""
+        raise MissingRuleError(self.name, "forward-mode differentiation", "jvp_all")
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Primitive):
+    """One result of a call."""
+
+    name: ClassVar[str] = "part"
+    kind: ClassVar[Kind] = "part"
+    linear: ClassVar[bool] = True
+    index: int
+
+    def check(self, node: Node) -> None:
+        """The shape and dtype the call says."""
+        (source,) = node.inputs
+        if not isinstance(source.op, Call):
+            raise CompilerError(f"[part] {source.op.name} is no call with several results")
+        check_fits(node, *source.op.results(source.inputs)[self.index])
+
+    def batch(self, node: Node, args: Sequence[Node], batched: Needs, size: Size) -> Node:
+        """The same result of the batched call."""
+        return part(args[0], self.index)
+
+
+@dataclass(slots=True)
+class _Record:
+    """What is known of a call: its living parts, and buffers that derivatives may need."""
+
+    living: dict[int, weakref.ref[Node]] = field(default_factory=dict)
+    kept: dict[int, Any] = field(default_factory=dict)
+
+
+_records: weakref.WeakKeyDictionary[Node, _Record] = weakref.WeakKeyDictionary()
+
+
+def _marker(results: Sequence[Result]) -> DType:
+    """The dtype of a call node: floating point if a result is, since only that is tracked."""
+    return next((dtype for _, dtype in results if dtype.kind in "fc"), uint8)
+
+
+def call(op: Call, *inputs: Node) -> tuple[Node, ...]:
+    """Every result of ``op`` on ``inputs``, as a node each."""
+    node = Node(op, inputs, (), _marker(op.results(inputs)))
+    tracked = op.differentiable and any(source.tracked for source in inputs)
+    node.tracked = tracked and gradient_mode.enabled and node.dtype is not uint8
+    return parts(node)
+
+
+def parts(node: Node) -> tuple[Node, ...]:
+    """Every result of the call ``node``."""
+    return tuple(part(node, i) for i in range(len(_results(node))))
+
+
+def _results(node: Node) -> tuple[Result, ...]:
+    if not isinstance(node.op, Call):
+        raise CompilerError(f"[part] {node.op.name} is no call with several results")
+    return node.op.results(node.inputs)
+
+
+def part(node: Node, index: int) -> Node:
+    """Result ``index`` of the call ``node``: the living node, else a new one, computed if the
+    result was kept.
+    """
+    record = _records.get(node)
+    if record is None:
+        record = _records[node] = _Record()
+    known = record.living.get(index)
+    found = known() if known is not None else None
+    if found is None:
+        shape, dtype = _results(node)[index]
+        found = Node(Part(index), (node,), shape, dtype)
+        found.tracked = node.tracked and dtype.kind in "fc"
+        found.value = record.kept.get(index)
+        record.living[index] = weakref.ref(found)
+    return found
+
+
+def living(node: Node) -> list[Node]:
+    """The parts of the call ``node`` that somebody holds."""
+    record = _records.get(node)
+    found = [] if record is None else [known() for known in list(record.living.values())]
+    return [node for node in found if node is not None]
+
+
+def keep(node: Node, value: object) -> None:
+    """Remember the value of a part with its call."""
+    record = _records.get(node.inputs[0])
+    if record is not None and isinstance(node.op, Part):
+        record.kept[node.op.index] = value
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier(Elementwise):
+    """The input, in memory of its own: nothing is composed or merged across it."""
+
+    name: ClassVar[str] = "barrier"
+    kinds: ClassVar[str] = "biuf"
+    linear: ClassVar[bool] = True
+    widens: ClassVar[bool] = False
+    compute = staticmethod(np.asarray)
+
+    def expr(self, node: Node, values: Sequence[Expr]) -> Expr:
+        """The value."""
+        return values[0]
+
+    def vjp(self, node: Node, cotangent: Node, needs: Needs) -> Sequence[Node | None]:
+        """The cotangent."""
+        return (cotangent,)
+
+    def jvp(self, node: Node, tangents: Sequence[Node | None]) -> Node | None:
+        """The tangent."""
+        return tangents[0]
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """All dtypes."""
+        yield Sample(((2, 3),), barrier, ALL)
+
+
+def barrier(x: Node) -> Node:
+    """``x``, computed and stored by itself."""
+    return unary(Barrier(), x)
