@@ -150,7 +150,8 @@ class Assembler:
 
     # -- slots -------------------------------------------------------------------------------------
     def _assemble(self, drafts: Sequence[Draft], needed: set[Node]) -> Blueprint:
-        names = sorted(self._symbols().union(*(made.kernel.sizes for made in drafts if made.kernel)))
+        kernels = [made.kernel for made in drafts if made.kernel is not None]
+        names = sorted(self._symbols().union(*(kernel.sizes for kernel in kernels)))
         kinds = [(n.shape, n.dtype) for n in self.outputs]
         result = Blueprint([], [], len(self.inputs), kinds, len(self.scalars), names, [])
         slot = self._outer_slots(result)

@@ -38,7 +38,9 @@ __all__ = [
 
 Array = npt.NDArray[Any]
 Index = tuple[Expr, ...]
-Kind = Literal["leaf", "elementwise", "movement", "reduction", "contraction", "kernel", "call", "part"]
+Kind = Literal[
+    "leaf", "elementwise", "movement", "reduction", "contraction", "kernel", "call", "part"
+]  # fmt: skip
 Needs = tuple[bool, ...]
 
 

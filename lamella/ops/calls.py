@@ -27,7 +27,9 @@ from lamella.ir.node import Node, gradient_mode
 from lamella.ops.base import Array, Kind, Needs, Primitive, Sample
 from lamella.ops.families import Elementwise, check_fits, unary
 
-__all__ = ["Barrier", "Call", "Part", "Result", "barrier", "call", "keep", "living", "part", "parts",]
+__all__ = [
+    "Barrier", "Call", "Part", "Result", "barrier", "call", "keep", "living", "part", "parts",
+]  # fmt: skip
 
 Result = tuple[Shape, DType]
 
