@@ -150,7 +150,7 @@ class Assembler:
 
     # -- slots -------------------------------------------------------------------------------------
     def _assemble(self, drafts: Sequence[Draft], needed: set[Node]) -> Blueprint:
-        kernels = [made.kernel for made in drafts if made.kernel is not None]
+        kernels = [kernel for made in drafts for kernel in made.kernels]
         names = sorted(self._symbols().union(*(kernel.sizes for kernel in kernels)))
         kinds = [(n.shape, n.dtype) for n in self.outputs]
         result = Blueprint([], [], len(self.inputs), kinds, len(self.scalars), names, [])
@@ -163,12 +163,13 @@ class Assembler:
         base += len(self.scalars)
         sizes = {f"size {name}": base + i for i, name in enumerate(names)}
         self._temporaries(result, needed, slot, base + len(names))
+        self._scratch(result, drafts, slot, base + len(names))
         fault = base + len(names) + len(result.temporaries)
         for made in drafts:
             if made.call is not None:
                 self._opaque_step(result, made.call, slot, list(sizes.values()))
-            elif made.kernel is not None:
-                self._step(result, made, made.kernel, slot | params | sizes, fault)
+            for kernel in made.kernels:
+                self._step(result, made, kernel, slot | params | sizes, fault)
         result.sources = self.sources
         return result
 
@@ -192,6 +193,15 @@ class Assembler:
             for size in node.shape:
                 found |= symbols(size)
         return found
+
+    def _scratch(
+        self, result: Blueprint, drafts: Sequence[Draft], slot: dict[str, int], first: int
+    ) -> None:
+        """Slots for what only the kernels of one group share."""
+        for number, made in enumerate(drafts):
+            for name, nbytes in made.scratch.items():
+                slot[name] = first + len(result.temporaries)
+                result.temporaries.append(Temporary(nbytes, number, number))
 
     def _opaque_step(
         self, result: Blueprint, node: Node, slot: Mapping[str, int], sizes: list[int]

@@ -8,7 +8,7 @@ what its arguments are in the program.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from lamella.compiler.blocks import frame, lane_cost, load_indices
 from lamella.compiler.elements import Elements
@@ -43,13 +43,21 @@ __all__ = ["Draft", "draft"]
 @dataclass(slots=True)
 class Draft:
     """A kernel, the program's names of its buffers in order, and the members that need a buffer
-    only for it.
+    only for it. ``before`` are kernels that run first and fill ``scratch``: buffers by name that
+    nothing else sees, in bytes.
     """
 
     kernel: Kernel | None  # None for an opaque call
     temporaries: set[Node]
     sites: list[str | None]  # of the operations that may report a fault
     call: Node | None = None  # the opaque call
+    before: list[Kernel] = field(default_factory=list)
+    scratch: dict[str, Size] = field(default_factory=dict)
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        """All kernels, in order."""
+        return self.before if self.kernel is None else [*self.before, self.kernel]
 
 
 class Writer:
@@ -145,14 +153,28 @@ def draft(group: Group, program: Program, needed: set[Node], vector_bytes: int) 
             return Draft(None, temporaries, [], first.node)
         body, work = _own_kernel(first, program)
     elif group.kind == "tiles":
-        tiles = TileKernel(group, needed, vector_bytes)
-        body, work = tiles.grid(), tiles.work
+        return _tiles(group, program, needed, vector_bytes)
     else:
         rows = Rows(group, needed)
         body, work = rows.grid(), rows.work
         temporaries = rows.temporaries
     kernel = _signed(body, _dtypes(group, program), work)
-    return Draft(kernel, temporaries, _sites(group, kernel))
+    return Draft(kernel, temporaries, _sites(group) if kernel.faults else [])
+
+
+def _tiles(group: Group, program: Program, needed: set[Node], vector_bytes: int) -> Draft:
+    """A contraction's kernel, behind the one that packs its right factor if it wants that."""
+    tiles = TileKernel(group, needed, vector_bytes)
+    dtypes = _dtypes(group, program) | {tiles.packed: tiles.dtype}
+    body = tiles.grid()
+    made = Draft(_signed(body, dtypes, tiles.work), set(), [])
+    packing = tiles.packing()
+    if packing is not None:
+        made.before.append(_signed(packing, dtypes, tiles.packing_work))
+        made.scratch[tiles.packed] = tiles.packed_size * tiles.dtype.itemsize
+    if any(kernel.faults for kernel in made.kernels):
+        made.sites = _sites(group)
+    return made
 
 
 def _dtypes(group: Group, program: Program) -> dict[str, DType]:
@@ -180,10 +202,8 @@ def _signed(body: For, dtypes: dict[str, DType], work: Size) -> Kernel:
     return replace(kernel, faults=faults)
 
 
-def _sites(group: Group, kernel: Kernel) -> list[str | None]:
+def _sites(group: Group) -> list[str | None]:
     """Source lines of the members' operations that may report an index out of range."""
-    if not kernel.faults:
-        return []
     found: list[str | None] = []
     seen: set[Node] = set()
     stack = [s.node for s in group.members]

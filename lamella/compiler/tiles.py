@@ -2,30 +2,32 @@
 each finished tile.
 
 Input: a group of kind "tiles": one contraction and the elementwise statements on its result.
-Output: its kernel's grid loop. A grid iteration makes one
-``rows x columns`` tile of the result: for each block of k it packs a panel of the left and of the
-right factor (whatever expressions they are:
-transposed, cast, gathered from an image) into local scratch with zeros beyond the edges, multiplies
-them in register tiles, and adds to the tile in scratch; at the end the tail is computed from the
-tile and stored. The order of every sum depends on sizes alone.
+Output: its kernel's grid loop. A grid iteration makes one block of the result. For each block of k
+it packs the left factor's panels (whatever expression it is: transposed, cast, gathered from an
+image) into local scratch; then, panel by panel of columns, it packs the right factor's and
+multiplies it with every panel of rows in the register tile. What a tile has from earlier blocks of
+k is added in scratch; behind the last block the tail is computed from it and stored. The order of
+every sum depends on sizes alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from lamella.compiler.contraction_panels import Panel, contiguous
+from lamella.compiler.contraction_register import UNROLL, RegisterTile
+from lamella.compiler.contraction_shapes import Shape, choose
 from lamella.compiler.fusion import Group
 from lamella.compiler.statements import Statement, Tiles
-from lamella.compiler.walk import expressions
-from lamella.dtypes import DType
-from lamella.ir.dim import Size, product
+from lamella.compiler.walk import expressions, operations
+from lamella.ir.dim import Size, ceildiv, product
 from lamella.ir.index import (
     TRUE,
     Substitution,
     add,
     both,
     coefficient,
+    constant,
     floordiv,
     linearise,
     lt,
@@ -34,86 +36,22 @@ from lamella.ir.index import (
     parts,
     split_linear,
 )  # fmt: skip
-from lamella.ir.loops import (
-    Alloc,
-    Apply,
-    Const,
-    Expr,
-    For,
-    Load,
-    LoopKind,
-    Stmt,
-    Store,
-    Var,
-    cast,
-)  # fmt: skip
+from lamella.ir.loops import Alloc, Apply, Const, Expr, For, If, Load, Stmt, Store, Var, cast
 from lamella.ir.node import Node
 
 __all__ = ["Shape", "TileKernel", "choose"]
 
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """Sizes of one schedule: the register tile, panels per tile, and the depth of a block of k."""
-
-    rows: int  # of the register tile
-    columns: int  # of the register tile
-    row_panels: int
-    column_panels: int
-    depth: int
-
-
-# bytes of scratch a tile may use: most of a core's second-level cache on small machines
-LOCAL = 224 * 1024
-
-
-def choose(vector_bytes: int, dtype: DType, m: Size, n: Size, k: Size, batch: Size) -> Shape:
-    """The schedule for a machine's vectors and a problem's size."""
-    lanes = max(1, vector_bytes // dtype.itemsize)
-    rows, columns = (
-        (12, 2 * lanes)
-        if vector_bytes >= 64
-        else ((6, 2 * lanes) if vector_bytes == 32 else (4, 2 * lanes))
-    )
-    if isinstance(m, int):
-        rows = max(1, min(rows, m)) if m < rows else _even_rows(m, rows)
-    depth = 256 if not isinstance(k, int) else max(1, min(256, k))
-    if isinstance(k, int) and k > 256:
-        depth = -(-k // -(-k // 256))  # equal blocks
-    row_panels, column_panels = 8, 4
-    if isinstance(m, int):
-        row_panels = max(1, min(row_panels, -(-m // rows)))
-    if isinstance(n, int):
-        column_panels = max(1, min(column_panels, -(-n // columns)))
-    while _bytes(rows, columns, row_panels, column_panels, depth, dtype) > LOCAL:
-        if depth > 128:
-            depth = (depth + 1) // 2
-        elif row_panels >= column_panels and row_panels > 1:
-            row_panels = (row_panels + 1) // 2
-        elif column_panels > 1:
-            column_panels = (column_panels + 1) // 2
-        else:
-            depth = (depth + 1) // 2
-    return Shape(rows, columns, row_panels, column_panels, depth)
-
-
-def _even_rows(m: int, rows: int) -> int:
-    """Rows of the register tile such that the last panel is nearly as full as the others."""
-    panels = -(-m // rows)
-    return max(1, -(-m // panels))
-
-
-def _bytes(
-    rows: int, columns: int, row_panels: int, column_panels: int, depth: int, dtype: DType
-) -> int:
-    left, right = rows * row_panels * depth, columns * column_panels * depth
-    return (left + right + rows * row_panels * columns * column_panels) * dtype.itemsize
+PACK_STEPS = 128  # steps of k that a grid iteration packs; a multiple of ``UNROLL``
+PACK_PANELS = 2  # panels that a grid iteration packs
+SHORT = 96  # operations of a tail that may be written out for every row of the register tile
 
 
 class TileKernel:
     """Writes the kernel of one contraction with its tail."""
 
-    def __init__(self, group: Group, needed: set[Node], vector_bytes: int) -> None:
+    def __init__(
+        self, group: Group, needed: set[Node], vector_bytes: int, shape: Shape | None = None
+    ) -> None:
         self.group = group
         self.needed = needed
         first = group.members[0]
@@ -125,29 +63,14 @@ class TileKernel:
         self.dtype = what.accumulate
         self.sizes = tuple(product(axes) for axes in (what.batch, what.m, what.n, what.k))
         batch, m, n, k = self.sizes
-        self.shape = choose(vector_bytes, self.dtype, m, n, k, batch)
+        self.shape = shape or choose(vector_bytes, self.dtype, m, n, k, batch)
+        self.block = max(1, vector_bytes // self.dtype.itemsize)
         self.work: Size = 1
+        self.packed = f"{first.name}_right"
+        self.packed_size = 0
+        self.packing_work = 2 * PACK_STEPS * PACK_PANELS * self.shape.columns
 
-    # -- helpers -----------------------------------------------------------------------------------
-    def _loader(
-        self, value: Expr, axes: Sequence[tuple[tuple[Var, ...], Expr]], inside: Expr
-    ) -> Expr:
-        """A factor's element with its axes at the given linear positions, zero where not
-        ``inside``.
-        """
-        variables: dict[Var, Expr] = {}
-        for names, position in axes:
-
-            variables.update(
-                zip(names, split_linear(position, tuple(v.size for v in names)), strict=True)
-            )
-
-        def load(_: Load, new: Load) -> Load:
-            mask = inside if new.mask is None else both(inside, new.mask)
-            return Load(new.buffer, new.index, new.dtype, None if mask == TRUE else mask, new.other)
-
-        return cast(Substitution(variables, load)(value), self.dtype)
-
+    # -- the grid ----------------------------------------------------------------------------------
     def grid(self) -> For:
         """The kernel's grid loop."""
         s = self.shape
@@ -156,142 +79,217 @@ class TileKernel:
         blocks = (batch, -((-m) // tile_rows), -((-n) // tile_columns))
         grid = Var("g", product(blocks))
         at_batch, at_m, at_n = split_linear(grid, blocks)
-        row0, column0 = mul(at_m, tile_rows), mul(at_n, tile_columns)
-        depth_blocks = -((-k) // s.depth)
+        self.batch, self.row0, self.column0 = at_batch, mul(at_m, tile_rows), mul(at_n, tile_columns)
         self.work = tile_rows * tile_columns * k // 8 + 1
-        body: list[Stmt] = [
-            Alloc("right", self.dtype, tile_columns * s.depth, "local"),
-            Alloc("left", self.dtype, tile_rows * s.depth, "local"),
-            Alloc("tile", self.dtype, tile_rows * tile_columns, "local"),
-        ]
-        start = Var("z", tile_rows * tile_columns)
-        zero = Const(0.0 if self.dtype.kind == "f" else 0, self.dtype)
-        body.append(For(start, "lanes", (Store("tile", start, zero),)))
-        kb = Var("kb", depth_blocks)
-        k0 = mul(kb, s.depth)
-        left_k = minimum(s.depth, add(k, mul(k0, -1)))
-        count = parts(left_k)[0] if not parts(left_k)[1] else left_k
-        block = (
-            *self._pack_right(at_batch, column0, k0, count),
-            *self._pack_left(at_batch, row0, k0, count),
-            self._multiply(count, row0, column0),
-        )
-        body.append(For(kb, "serial", block))
-        body.extend(self._tail(at_batch, row0, column0))
-        return For(grid, "grid", tuple(body))
+        several = not isinstance(k, int) or k > s.depth
+        turns = _at_least_one(k, s.depth)
+        kb = Var("kb", turns)
+        self.k0: Expr = mul(kb, s.depth) if several else constant(0)
+        self.count = _plain(minimum(s.depth, add(k, mul(self.k0, -1)))) if several else k
+        self.acc = RegisterTile(s.rows, s.columns, self.dtype)
+        body = self._block(kb if several else None)
+        allocs = [*self._allocs]
+        if several:
+            body = [For(kb, "serial", tuple(body))]
+        return For(grid, "grid", (*allocs, *body))
 
-    def _panels(self, name: str, most: int, size: Size, start: Expr, step: int) -> Var:
-        """A loop over the panels of a tile that hold anything."""
-        remaining = add(size, mul(start, -1))
-        if isinstance(size, int) and size % (most * step) == 0:
-            return Var(name, most)
-        used = floordiv(add(remaining, step - 1), step)
-        bound = minimum(most, used)
-        const, terms = parts(bound)
-        return Var(name, bound if terms else const)
-
-    def _pack_right(self, batch: Expr, column0: Expr, k0: Expr, count: Size | Expr) -> list[Stmt]:
-        s, t = self.shape, self.tiles
-        panel = self._panels("pj", s.column_panels, self.sizes[2], column0, s.columns)
-        k, j = Var("pk", count), Var("pl", s.columns)
-        column = add(column0, mul(panel, s.columns), j)
-        inside = self._inside(column, self.sizes[2], s.columns * s.column_panels)
-        value = self._loader(t.right, ((t.batch, batch), (t.k, add(k0, k)), (t.n, column)), inside)
-        place = add(mul(panel, s.depth * s.columns), mul(k, s.columns), j)
-        return [For(panel, "serial", self._pack_loops("right", place, value, k, j))]
-
-    def _pack_left(self, batch: Expr, row0: Expr, k0: Expr, count: Size | Expr) -> list[Stmt]:
-        s, t = self.shape, self.tiles
-        panel = self._panels("qi", s.row_panels, self.sizes[1], row0, s.rows)
-        k, i = Var("qk", count), Var("ql", s.rows)
-        row = add(row0, mul(panel, s.rows), i)
-        inside = self._inside(row, self.sizes[1], s.rows * s.row_panels)
-        value = self._loader(t.left, ((t.batch, batch), (t.m, row), (t.k, add(k0, k))), inside)
-        place = add(mul(panel, s.depth * s.rows), mul(k, s.rows), i)
-        return [For(panel, "serial", self._pack_loops("left", place, value, k, i))]
-
-    def _inside(self, position: Expr, size: Size, step: int) -> Expr:
-        return TRUE if isinstance(size, int) and size % step == 0 else lt(position, size)
-
-    def _pack_loops(
-        self, name: str, place: Expr, value: Expr, k: Var, across: Var
-    ) -> tuple[Stmt, ...]:
-        """Lanes along the axis that memory is contiguous in."""
-        store = (Store(name, place, value),)
-        loads = _loads(value)
-        along_k = bool(loads) and all(coefficient(e.index, k) == 1 for e in loads)
-        if along_k and not all(coefficient(e.index, across) in (0, 1) for e in loads):
-            return (For(across, "serial", (For(k, "lanes", store),)),)
-        return (For(k, "serial", (For(across, "lanes", store),)),)
-
-    def _multiply(self, count: Size | Expr, row0: Expr, column0: Expr) -> Stmt:
+    # -- the right factor, packed before the grid starts -----------------------------------------
+    def _shared(self) -> Panel:
+        """All of the right factor's panels, one batch behind the other."""
         s = self.shape
-        pj = self._panels("mj", s.column_panels, self.sizes[2], column0, s.columns)
-        pi = self._panels("mi", s.row_panels, self.sizes[1], row0, s.rows)
-        k = Var("mk", count)
-        width = s.columns * s.column_panels
-        acc = "acc"
-        zero = Const(0.0 if self.dtype.kind == "f" else 0, self.dtype)
-        i0, j0 = Var("c0", s.rows), Var("d0", s.columns)
-        i1, j1 = Var("c1", s.rows), Var("d1", s.columns)
-        i2, j2 = Var("c2", s.rows), Var("d2", s.columns)
-        clear = Store(acc, add(mul(i0, s.columns), j0), zero)
-        left = Load("left", add(mul(pi, s.depth * s.rows), mul(k, s.rows), i1), self.dtype)
-        right = Load("right", add(mul(pj, s.depth * s.columns), mul(k, s.columns), j1), self.dtype)
-        at = add(mul(i1, s.columns), j1)
-        step = Store(acc, at, _multiply_add(left, right, Load(acc, at, self.dtype)))
-        row = add(mul(pi, s.rows), i2)
-        place = add(mul(row, width), mul(pj, s.columns), j2)
-        total = Apply(
-            "add",
-            (Load("tile", place, self.dtype), Load(acc, add(mul(i2, s.columns), j2), self.dtype)),
-            self.dtype,
-        )
-        return For(pj, "serial", (
-            For(pi, "serial", (
-                Alloc(acc, self.dtype, s.rows * s.columns, "register"),
-                _nest((i0, "unroll"), (j0, "lanes"), clear),
-                For(k, "serial", (_nest((i1, "unroll"), (j1, "lanes"), step),)),
-                _nest((i2, "unroll"), (j2, "lanes"), Store("tile", place, total)),
-            )),
-        ))  # fmt: skip
+        _, _, n, k = self.sizes
+        if not isinstance(n, int) or not isinstance(k, int):
+            raise TypeError("a factor of unknown size is not packed as a whole")
+        depth, count = -(-k // UNROLL) * UNROLL, -(-n // s.columns)
+        return Panel(self.packed, self.dtype, s.columns, depth, count, False, self.block)
 
-    # -- the tail ----------------------------------------------------------------------------------
-    def _tail(self, batch: Expr, row0: Expr, column0: Expr) -> list[Stmt]:
-        """Every member's element from the finished tile, row by row."""
-        s, t = self.shape, self.tiles
-        width = s.columns * s.column_panels
-        rows = self._extent(s.rows * s.row_panels, self.sizes[1], row0)
-        columns = self._extent(width, self.sizes[2], column0)
-        i, j = Var("ti", rows), Var("tj", columns)
-        axes = ((t.batch, batch), (t.m, add(row0, i)), (t.n, add(column0, j)))
+    def packing(self) -> For | None:
+        """The grid loop of the kernel that packs the right factor, if the schedule wants one."""
+        if not self.shape.shared:
+            return None
+        s, shared = self.shape, self._shared()
+        _, _, n, k = self.sizes
+        batch = self._right_batch()
+        self.packed_size = batch * shared.size
+        blocks = (batch, ceildiv(shared.count, PACK_PANELS), max(1, ceildiv(k, PACK_STEPS)))
+        grid = Var("g", product(blocks))
+        at_batch, at_n, at_k = split_linear(grid, blocks)
+        k0 = mul(at_k, PACK_STEPS)
+        group = mul(at_n, PACK_PANELS)
+        panel = self._panels("mp", PACK_PANELS, n, mul(group, s.columns), s.columns)
+        column0 = mul(add(group, panel), s.columns)
+        fill = shared.fill(
+            add(mul(at_batch, shared.count), group, panel),
+            self._valid(s.columns, 0, n, column0),
+            _plain(minimum(PACK_STEPS, add(k, mul(k0, -1)))),
+            lambda j, step: self._right(add(column0, j), add(k0, step), at_batch),
+            k0,
+        )
+        return For(grid, "grid", (For(panel, "serial", tuple(fill)),))
+
+    def _right_batch(self) -> Size:
+        """The batches of the right factor that differ: one where no index of the batch is in it."""
+        used = any(v in self.tiles.batch for v in expressions([self.tiles.right]))
+        return self.sizes[0] if used else 1
+
+    def _block(self, kb: Var | None) -> list[Stmt]:
+        """One block of k."""
+        s = self.shape
+        left = self._panel("left", s.rows, s.row_panels, self._left)
+        right = self._shared() if s.shared else self._panel("right", s.columns, 1, self._right)
+        self._allocs: list[Stmt] = [left.alloc()] if s.shared else [left.alloc(), right.alloc()]
+        pj = self._panels("mj", s.column_panels, self.sizes[2], self.column0, s.columns)
+        pi = self._panels("mi", s.row_panels, self.sizes[1], self.row0, s.rows)
+        qi = Var("qi", pi.extent)
+        columns = add(self.column0, mul(pj, s.columns))
+        pack = left.fill(
+            qi, self._valid(s.rows, s.row_panels, self.sizes[1], add(self.row0, mul(qi, s.rows))),
+            self.count, lambda i, k: self._left(add(self.row0, mul(qi, s.rows), i), add(self.k0, k)),
+        )  # fmt: skip
+        body: list[Stmt] = [For(qi, "serial", tuple(pack))]
+        inner: list[Stmt] = [] if s.shared else right.fill(
+            0, self._valid(s.columns, s.column_panels, self.sizes[2], columns),
+            self.count, lambda j, k: self._right(add(columns, j), add(self.k0, k), self.batch),
+        )  # fmt: skip
+        which, start = (self._shared_panel(pj), self.k0) if s.shared else (constant(0), constant(0))
+        tile: list[Stmt] = [
+            *self.acc.clear(),
+            *self.acc.multiply(
+                self.count,
+                lambda i, k: left.load(pi, i, k),
+                lambda k, j: right.load(which, j, add(start, k)),
+                whole=True,
+            ),
+            *self._finish(pi, pj, kb),
+        ]
+        inner.append(For(pi, "serial", tuple(tile)))
+        body.append(For(pj, "serial", tuple(inner)))
+        return body
+
+    # -- factors -----------------------------------------------------------------------------------
+    def _element(self, value: Expr, *axes: tuple[tuple[Var, ...], Expr]) -> Expr:
+        """A factor's element with its axes at the given linear positions."""
         variables: dict[Var, Expr] = {}
         for names, position in axes:
+            sizes = tuple(v.size for v in names)
+            variables.update(zip(names, split_linear(position, sizes), strict=True))
+        return cast(Substitution(variables)(value), self.dtype)
 
-            variables.update(
-                zip(names, split_linear(position, tuple(v.size for v in names)), strict=True)
-            )
+    def _left(self, row: Expr, k: Expr) -> Expr:
+        t = self.tiles
+        return self._element(t.left, (t.batch, self.batch), (t.m, row), (t.k, k))
+
+    def _right(self, column: Expr, k: Expr, batch: Expr) -> Expr:
+        t = self.tiles
+        return self._element(t.right, (t.batch, batch), (t.k, k), (t.n, column))
+
+    def _shared_panel(self, pj: Var) -> Expr:
+        """The panel of the packed factor that column panel ``pj`` of this block is."""
+        first = floordiv(self.column0, self.shape.columns)
+        batch = self.batch if self._right_batch() != 1 else constant(0)
+        return add(mul(batch, self._shared().count), first, pj)
+
+    def _panel(self, name: str, across: int, count: int, element: object) -> Panel:
+        depth = self.shape.depth
+        by_rows = False
+        if name == "left":
+            probe = (Var("left_x", self.sizes[1]), Var("left_y", self.sizes[3]))
+            along_rows, along_k = contiguous(self._left, probe)
+            by_rows = along_k and not along_rows
+        return Panel(name, self.dtype, across, depth, count, by_rows, self.block)
+
+    # -- extents -----------------------------------------------------------------------------------
+    def _panels(self, name: str, most: int, size: Size, start: Expr, step: int) -> Var:
+        """A loop over the panels of a block that hold anything."""
+        if isinstance(size, int) and size % (most * step) == 0:
+            return Var(name, most)
+        used = floordiv(add(size, mul(start, -1), step - 1), step)
+        return Var(name, _plain(minimum(most, used)))
+
+    def _valid(self, step: int, panels: int, size: Size, start: Expr) -> Size | Expr:
+        """Positions of a panel that are inside the result."""
+        if isinstance(size, int) and (size % step == 0 or size <= step):
+            return step if size % step == 0 else size
+        return _plain(minimum(step, add(size, mul(start, -1))))
+
+    # -- the end of a tile -------------------------------------------------------------------------
+    def _finish(self, pi: Var, pj: Var, kb: Var | None) -> list[Stmt]:
+        """Add what earlier blocks of k made, and behind the last block compute the tail."""
+        s = self.shape
+        row0, column0 = add(self.row0, mul(pi, s.rows)), add(self.column0, mul(pj, s.columns))
+        rows = self._valid(s.rows, s.row_panels, self.sizes[1], row0)
+        columns = self._valid(s.columns, s.column_panels, self.sizes[2], column0)
+        through = lambda: self._through_scratch(pi, pj, kb, (row0, rows), (column0, columns))
+        direct = self._direct(row0, column0) if kb is None else None
+        if direct is None:
+            return through()
+        whole = both(lt(s.rows - 1, rows), lt(s.columns - 1, columns))
+        return [direct] if whole == TRUE else [If(whole, (direct,), tuple(through()))]
+
+    def _direct(self, row0: Expr, column0: Expr) -> Stmt | None:
+        """The tail from the accumulators of a whole tile, where it is short and runs along the
+        columns.
+        """
+        s = self.shape
+        i, j = Var("wi", s.rows), Var("wj", s.columns)
+        stores = self._tail(self.acc.value(i, j), add(row0, i), add(column0, j))
+        along = all(coefficient(x.index, j) == 1 for x in stores)
+        if not along or operations([x.value for x in stores]) * s.rows > SHORT:
+            return None
+        return For(i, "unroll", (For(j, "lanes", tuple(stores)),))
+
+    def _through_scratch(
+        self,
+        pi: Var,
+        pj: Var,
+        kb: Var | None,
+        at_row: tuple[Expr, Size | Expr],
+        at_column: tuple[Expr, Size | Expr],
+    ) -> list[Stmt]:
+        s = self.shape
+        each = s.rows * s.columns
+        panel = mul(add(mul(pj, s.row_panels), pi), each) if kb is not None else constant(0)
+        count = s.row_panels * s.column_panels if kb is not None else 1
+        self._allocs.append(Alloc("tile", self.dtype, each * count, "local"))
+
+        def keep(tag: str, more: bool) -> Stmt:
+            i, j = Var("ki" + tag, s.rows), Var("kj" + tag, s.columns)
+            place = add(panel, mul(i, s.columns), j)
+            value = self.acc.value(i, j)
+            if more:
+                value = Apply("add", (Load("tile", place, self.dtype), value), self.dtype)
+            return For(i, "unroll", (For(j, "lanes", (Store("tile", place, value),)),))
+
+        i, j = Var("ti", at_row[1]), Var("tj", at_column[1])
+        tile = Load("tile", add(panel, mul(i, s.columns), j), self.dtype)
+        stores = self._tail(tile, add(at_row[0], i), add(at_column[0], j))
+        inner, outer = (i, j) if self._along_rows(stores, i, j) else (j, i)
+        tail = For(outer, "serial", (For(inner, "lanes", tuple(stores)),))
+        if kb is None:
+            return [keep("", False), tail]
+        last = lt(add(_extent(kb), -2), kb)
+        return [
+            If(lt(0, kb), (keep("", True),), (keep("f", False),)),
+            If(last, (tail,)) if last != TRUE else tail,
+        ]
+
+    def _tail(self, product: Expr, row: Expr, column: Expr) -> list[Store]:
+        """Every member's element from the finished sum at (row, column)."""
+        t = self.tiles
+        variables: dict[Var, Expr] = {}
+        for names, position in ((t.batch, self.batch), (t.m, row), (t.n, column)):
+            sizes = tuple(v.size for v in names)
+            variables.update(zip(names, split_linear(position, sizes), strict=True))
         index = tuple(Substitution(variables)(e) for e in t.index)
-        tile = Load("tile", add(mul(i, width), j), self.dtype)
-        values: dict[str, Expr] = {self.first.name: cast(tile, self.first.node.dtype)}
-        stores: list[Stmt] = []
+        values: dict[str, Expr] = {self.first.name: cast(product, self.first.node.dtype)}
+        stores: list[Store] = []
         for member in self.group.members:
             if member is not self.first:
                 values[member.name] = self._member(member, index, values)
             if member.node in self.needed:
-                stores.append(
-                    Store(member.name, linearise(index, member.node.shape), values[member.name])
-                )
-        lanes_over_rows = self._contiguous_rows(stores, i, j)
-        inner, outer = (i, j) if lanes_over_rows else (j, i)
-        return [For(outer, "serial", (For(inner, "lanes", tuple(stores)),))]
-
-    def _extent(self, most: int, size: Size, start: Expr) -> Size | Expr:
-        if isinstance(size, int) and size % most == 0:
-            return most
-        bound = minimum(most, add(size, mul(start, -1)))
-        const, terms = parts(bound)
-        return bound if terms else const
+                place = linearise(index, member.node.shape)
+                stores.append(Store(member.name, place, values[member.name]))
+        return stores
 
     def _member(self, member: Statement, index: tuple[Expr, ...], values: dict[str, Expr]) -> Expr:
         variables = dict(zip(member.out, index, strict=True))
@@ -303,22 +301,25 @@ class TileKernel:
         value = member.value or Const(0, member.node.dtype)
         return Substitution(variables, load)(value)
 
-    def _contiguous_rows(self, stores: Sequence[Stmt], i: Var, j: Var) -> bool:
-        indices = [s.index for s in stores if isinstance(s, Store)]
-        return bool(indices) and all(
-            coefficient(e, i) == 1 and coefficient(e, j) != 1 for e in indices
+    def _along_rows(self, stores: Sequence[Store], i: Var, j: Var) -> bool:
+        return bool(stores) and all(
+            coefficient(s.index, i) == 1 and coefficient(s.index, j) != 1 for s in stores
         )
 
 
-def _loads(value: Expr) -> list[Load]:
-    return [e for e in expressions([value]) if isinstance(e, Load)]
+def _plain(extent: Size | Expr) -> Size | Expr:
+    """An extent that is no expression, if it can be."""
+    const, terms = parts(extent)
+    return extent if terms else const
 
 
-def _multiply_add(a: Expr, b: Expr, c: Expr) -> Expr:
-    if a.dtype.kind == "f":
-        return Apply("fma", (a, b, c), a.dtype)
-    return Apply("add", (Apply("mul", (a, b), a.dtype), c), a.dtype)
+def _extent(var: Var) -> Expr | Size:
+    return var.extent
 
 
-def _nest(outer: tuple[Var, LoopKind], inner: tuple[Var, LoopKind], statement: Stmt) -> Stmt:
-    return For(outer[0], outer[1], (For(inner[0], inner[1], (statement,)),))
+def _at_least_one(k: Size, depth: int) -> Size | Expr:
+    """The blocks of k; one where there is nothing to sum, so that the tail runs."""
+    if isinstance(k, int):
+        return max(1, -(-k // depth))
+    blocks = constant(-((-k) // depth))
+    return Apply("max", (blocks, constant(1)), blocks.dtype)

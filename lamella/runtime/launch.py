@@ -37,7 +37,7 @@ class Launch:
     """One kernel call over ``extent`` grid iterations.
 
     ``args`` are slot numbers, in the kernel's order. ``grain`` is the fewest iterations worth a
-    task of their own; tasks are multiples of it, at most eight a thread. With ``extent <= grain``,
+    task of their own; tasks are multiples of it, at most 32 a thread. With ``extent <= grain``,
     or a grain of 0, the launch runs in the calling thread.
 
     A kernel with ``scratch`` bytes of memory private to a thread takes its address as the last

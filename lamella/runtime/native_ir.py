@@ -395,7 +395,7 @@ share:
   %grains1 = sdiv i64 %grains0, %grain
   %grains = add i64 %grains1, 1
   %people = add i64 %workers, 1
-  %cap = shl i64 %people, 3
+  %cap = shl i64 %people, 5
   %over = icmp sgt i64 %grains, %cap
   br i1 %over, label %coarser, label %split
 coarser:

@@ -1,0 +1,94 @@
+"""The register tile: rows x columns of a product, summed over k without touching memory.
+
+Input: the sizes, the name of the accumulators, and the two factors as functions of (row, k) and
+(k, column) inside the tile. Output: statements. The accumulators are scratch of space "register";
+lanes run along the columns, a factor's element on the row side is one scalar in all lanes. Every
+contraction schedule (matrix products, convolutions) multiplies with these statements. The order of
+each sum is that of k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lamella.dtypes import DType
+from lamella.ir.index import add, floordiv, mul, parts
+from lamella.ir.loops import Alloc, Apply, Const, Expr, For, Load, Stmt, Store, Var
+
+__all__ = ["UNROLL", "RegisterTile", "fused", "zero"]
+
+UNROLL = 4  # steps of k written out in one turn of the loop
+
+Factor = Callable[[Expr, Expr], Expr]
+
+
+def zero(dtype: DType) -> Const:
+    """The sum of nothing."""
+    return Const(0.0 if dtype.kind == "f" else 0, dtype)
+
+
+def fused(a: Expr, b: Expr, c: Expr) -> Expr:
+    """a · b + c, rounded once for floats."""
+    if a.dtype.kind == "f":
+        return Apply("fma", (a, b, c), a.dtype)
+    return Apply("add", (Apply("mul", (a, b), a.dtype), c), a.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterTile:
+    """``rows`` x ``columns`` accumulators of ``dtype`` named ``name``."""
+
+    rows: int
+    columns: int
+    dtype: DType
+    name: str = "acc"
+
+    def clear(self) -> list[Stmt]:
+        """The accumulators at zero; they live to the end of the enclosing block."""
+        i, j = Var("c0", self.rows), Var("d0", self.columns)
+        store = Store(self.name, self._at(i, j), zero(self.dtype))
+        alloc = Alloc(self.name, self.dtype, self.rows * self.columns, "register")
+        return [alloc, _nest(i, j, store)]
+
+    def _at(self, i: Expr, j: Expr) -> Expr:
+        return add(mul(i, self.columns), j)
+
+    def value(self, i: Expr, j: Expr) -> Expr:
+        """The accumulator at (i, j), i unrolled and j along lanes over all columns."""
+        return Load(self.name, self._at(i, j), self.dtype)
+
+    def multiply(
+        self, count: Expr | int, left: Factor, right: Factor, whole: bool = False
+    ) -> list[Stmt]:
+        """Add left(i, k) · right(k, j) for k below ``count``; ``whole``: it is a multiple of
+        ``UNROLL`` (or, being no constant, is rounded up to one).
+        """
+        const, terms = parts(count)
+        if not terms and isinstance(const, int):
+            turns: Expr | int = -(-const // UNROLL) if whole else const // UNROLL
+            rest: Expr | int = 0 if whole else const % UNROLL
+        else:
+            turns = floordiv(add(count, UNROLL - 1) if whole else count, UNROLL)
+            rest = 0 if whole else add(count, mul(turns, -UNROLL))
+        body: list[Stmt] = []
+        if turns != 0:
+            k, u = Var("mk", turns), Var("mu", UNROLL)
+            step = self._step(add(mul(k, UNROLL), u), left, right, "")
+            body.append(For(k, "serial", (For(u, "unroll", (step,)),)))
+        if rest != 0:
+            k = Var("mr", rest)
+            step = self._step(add(mul(turns, UNROLL), k), left, right, "r")
+            body.append(For(k, "serial", (step,)))
+        return body
+
+    def _step(self, k: Expr, left: Factor, right: Factor, suffix: str) -> Stmt:
+        i, j = Var(f"c1{suffix}", self.rows), Var(f"d1{suffix}", self.columns)
+        at = self._at(i, j)
+        return _nest(
+            i, j, Store(self.name, at, fused(left(i, k), right(k, j), Load(self.name, at, self.dtype)))
+        )
+
+
+def _nest(i: Var, j: Var, statement: Stmt) -> Stmt:
+    return For(i, "unroll", (For(j, "lanes", (statement,)),))

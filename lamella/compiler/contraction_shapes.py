@@ -1,0 +1,118 @@
+"""Sizes of a contraction's schedule: the register tile, the block a grid iteration makes, the depth
+of a block of k.
+
+Input: a problem's sizes, its element type, and the width of a vector. Output: a :class:`Shape`. The
+depth, which decides the order of each sum, depends on these alone. :func:`forced` overrides the
+choice, for tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+
+from lamella.compiler.contraction_register import UNROLL
+from lamella.dtypes import DType
+from lamella.ir.dim import Size
+
+__all__ = ["Shape", "choose", "forced"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Sizes of one schedule: the register tile, panels per grid iteration, and the depth of a
+    block of k (a multiple of ``UNROLL``).
+    """
+
+    rows: int  # of the register tile
+    columns: int  # of the register tile
+    row_panels: int
+    column_panels: int
+    depth: int
+    shared: bool = False  # whether the right factor is packed as a whole before the grid starts
+
+
+ROWS = {64: 12, 32: 6}  # of the register tile, by bytes of a vector; two vectors wide
+DEPTH = 1024  # steps of k summed in one go
+LEFT = 200 << 10  # bytes of the packed left block: with two panels of columns in a second-level cache
+WIDE = 1024  # columns of a block
+TASKS = 24  # blocks that keep every worker busy to the end
+BLOCK = 1 << 19  # multiply-adds of a block that are worth packing its rows
+SHARED = 1 << 26  # bytes of a right factor that may be packed as a whole
+
+_forced: ContextVar[Shape | None] = ContextVar("shape", default=None)
+
+
+@contextmanager
+def forced(shape: Shape) -> Iterator[None]:
+    """Every contraction compiled inside has this schedule (programs known already keep theirs)."""
+    token = _forced.set(shape)
+    try:
+        yield
+    finally:
+        _forced.reset(token)
+
+
+def choose(vector_bytes: int, dtype: DType, m: Size, n: Size, k: Size, batch: Size) -> Shape:
+    """The schedule for a machine's vectors and a problem's size."""
+    found = _forced.get()
+    if found is not None:
+        return found
+    lanes = max(1, vector_bytes // dtype.itemsize)
+    rows, columns = ROWS.get(vector_bytes, 4), 2 * lanes
+    if isinstance(n, int) and n <= lanes:
+        rows, columns = 2 * rows, lanes
+    rows = _even(m, rows, 1)
+    depth = _even(k, DEPTH, UNROLL)
+    all_rows, all_columns = _panels(m, rows), _panels(n, columns)
+    row_panels = _even(all_rows, max(1, LEFT // (rows * depth * dtype.itemsize)), 1)
+    shared = _is_shared(all_rows, row_panels, n, k, dtype)
+    if not shared:
+        row_panels = _even(all_rows, 2 * row_panels, 1)
+    column_panels = _even(all_columns, max(1, WIDE // columns), 1)
+    shape = Shape(rows, columns, row_panels, column_panels, depth, shared)
+    return _busy(shape, all_rows, all_columns, k, batch)
+
+
+def _is_shared(all_rows: Size, row_panels: int, n: Size, k: Size, dtype: DType) -> bool:
+    """Whether several blocks of rows would each pack the right factor."""
+    if not isinstance(n, int) or not isinstance(k, int) or n * k * dtype.itemsize > SHARED:
+        return False
+    return not isinstance(all_rows, int) or all_rows > row_panels
+
+
+def _busy(shape: Shape, all_rows: Size, all_columns: Size, k: Size, batch: Size) -> Shape:
+    """Smaller blocks until there are enough for every worker, or they are not worth it."""
+    if not isinstance(all_rows, int) or not isinstance(all_columns, int):
+        return shape
+    outer = batch if isinstance(batch, int) else 1
+    each = shape.rows * shape.columns * (k if isinstance(k, int) else shape.depth)
+    rows, columns = shape.row_panels, shape.column_panels
+    while outer * -(-all_rows // rows) * -(-all_columns // columns) < TASKS:
+        if each * rows * columns < 2 * BLOCK:
+            break
+        if shape.shared and rows > 2:
+            rows = -(-rows // 2)
+        elif columns > 4 or (columns > 1 and rows == 1):
+            columns = -(-columns // 2)
+        elif rows > 1:
+            rows = -(-rows // 2)
+        else:
+            break
+    rows, columns = _even(all_rows, rows, 1), _even(all_columns, columns, 1)
+    return replace(shape, row_panels=rows, column_panels=columns)
+
+
+def _panels(size: Size, step: int) -> Size:
+    return -(-size // step) if isinstance(size, int) else size
+
+
+def _even(size: Size, most: int, step: int) -> int:
+    """At most ``most``, a multiple of ``step``, such that parts of it cover ``size`` evenly."""
+    if not isinstance(size, int):
+        return most
+    pieces = max(1, -(-size // most))
+    each = -(-max(size, 1) // pieces)
+    return -(-each // step) * step
