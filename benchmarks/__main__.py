@@ -16,8 +16,8 @@ import traceback
 from benchmarks.harness import ROOT, Figure, table
 
 WORKLOADS = (
-    "imports", "record", "chain_latency", "mlp_latency", "chain20", "softmax", "ln_gelu", "cold",
-    "recompiles", "memory", "quickstart",
+    "imports", "record", "chain_latency", "mlp_latency", "chain20", "softmax", "ln_gelu", "gemm",
+    "cold", "recompiles", "memory", "quickstart",
 )  # fmt: skip
 
 

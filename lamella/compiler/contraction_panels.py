@@ -152,7 +152,8 @@ class _Copy:
         group, turn = self._var("g" + tag, blocks), self._var("h" + tag, turns)
         i, k = self._var("i" + tag, size), self._var("j" + tag, size)
         across = add(mul(group, size), i, first)
-        square = For(i, "unroll", (For(k, "lanes", (self._store(across, add(mul(turn, size), k)),)),))
+        store = self._store(across, add(mul(turn, size), k))
+        square = For(i, "unroll", (For(k, "lanes", (store,)),))
         body: list[Stmt] = []
         if turns != 0:
             body.append(For(group, "serial", (For(turn, "serial", (square,)),)))

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lamella.dtypes import DType
+from lamella.ir.dim import Size
 from lamella.ir.index import add, floordiv, mul, parts
 from lamella.ir.loops import Alloc, Apply, Const, Expr, For, Load, Stmt, Store, Var
 
@@ -59,15 +60,15 @@ class RegisterTile:
         return Load(self.name, self._at(i, j), self.dtype)
 
     def multiply(
-        self, count: Expr | int, left: Factor, right: Factor, whole: bool = False
+        self, count: Expr | Size, left: Factor, right: Factor, whole: bool = False
     ) -> list[Stmt]:
         """Add left(i, k) · right(k, j) for k below ``count``; ``whole``: it is a multiple of
         ``UNROLL`` (or, being no constant, is rounded up to one).
         """
         const, terms = parts(count)
         if not terms and isinstance(const, int):
-            turns: Expr | int = -(-const // UNROLL) if whole else const // UNROLL
-            rest: Expr | int = 0 if whole else const % UNROLL
+            turns: Expr | Size = -(-const // UNROLL) if whole else const // UNROLL
+            rest: Expr | Size = 0 if whole else const % UNROLL
         else:
             turns = floordiv(add(count, UNROLL - 1) if whole else count, UNROLL)
             rest = 0 if whole else add(count, mul(turns, -UNROLL))
@@ -85,9 +86,8 @@ class RegisterTile:
     def _step(self, k: Expr, left: Factor, right: Factor, suffix: str) -> Stmt:
         i, j = Var(f"c1{suffix}", self.rows), Var(f"d1{suffix}", self.columns)
         at = self._at(i, j)
-        return _nest(
-            i, j, Store(self.name, at, fused(left(i, k), right(k, j), Load(self.name, at, self.dtype)))
-        )
+        total = fused(left(i, k), right(k, j), Load(self.name, at, self.dtype))
+        return _nest(i, j, Store(self.name, at, total))
 
 
 def _nest(i: Var, j: Var, statement: Stmt) -> Stmt:

@@ -36,7 +36,7 @@ class Shape:
 
 ROWS = {64: 12, 32: 6}  # of the register tile, by bytes of a vector; two vectors wide
 DEPTH = 1024  # steps of k summed in one go
-LEFT = 200 << 10  # bytes of the packed left block: with two panels of columns in a second-level cache
+LEFT = 200 << 10  # bytes of the packed left block, which stays in a second-level cache
 WIDE = 1024  # columns of a block
 TASKS = 24  # blocks that keep every worker busy to the end
 BLOCK = 1 << 19  # multiply-adds of a block that are worth packing its rows

@@ -67,7 +67,7 @@ class TileKernel:
         self.block = max(1, vector_bytes // self.dtype.itemsize)
         self.work: Size = 1
         self.packed = f"{first.name}_right"
-        self.packed_size = 0
+        self.packed_size: Size = 0
         self.packing_work = 2 * PACK_STEPS * PACK_PANELS * self.shape.columns
 
     # -- the grid ----------------------------------------------------------------------------------
@@ -79,7 +79,8 @@ class TileKernel:
         blocks = (batch, -((-m) // tile_rows), -((-n) // tile_columns))
         grid = Var("g", product(blocks))
         at_batch, at_m, at_n = split_linear(grid, blocks)
-        self.batch, self.row0, self.column0 = at_batch, mul(at_m, tile_rows), mul(at_n, tile_columns)
+        self.batch = at_batch
+        self.row0, self.column0 = mul(at_m, tile_rows), mul(at_n, tile_columns)
         self.work = tile_rows * tile_columns * k // 8 + 1
         several = not isinstance(k, int) or k > s.depth
         turns = _at_least_one(k, s.depth)
@@ -120,7 +121,7 @@ class TileKernel:
         column0 = mul(add(group, panel), s.columns)
         fill = shared.fill(
             add(mul(at_batch, shared.count), group, panel),
-            self._valid(s.columns, 0, n, column0),
+            self._valid(s.columns, n, column0),
             _plain(minimum(PACK_STEPS, add(k, mul(k0, -1)))),
             lambda j, step: self._right(add(column0, j), add(k0, step), at_batch),
             k0,
@@ -135,20 +136,21 @@ class TileKernel:
     def _block(self, kb: Var | None) -> list[Stmt]:
         """One block of k."""
         s = self.shape
-        left = self._panel("left", s.rows, s.row_panels, self._left)
-        right = self._shared() if s.shared else self._panel("right", s.columns, 1, self._right)
+        left = self._panel("left", s.rows, s.row_panels)
+        right = self._shared() if s.shared else self._panel("right", s.columns, 1)
         self._allocs: list[Stmt] = [left.alloc()] if s.shared else [left.alloc(), right.alloc()]
         pj = self._panels("mj", s.column_panels, self.sizes[2], self.column0, s.columns)
         pi = self._panels("mi", s.row_panels, self.sizes[1], self.row0, s.rows)
         qi = Var("qi", pi.extent)
         columns = add(self.column0, mul(pj, s.columns))
+        row0 = add(self.row0, mul(qi, s.rows))
         pack = left.fill(
-            qi, self._valid(s.rows, s.row_panels, self.sizes[1], add(self.row0, mul(qi, s.rows))),
-            self.count, lambda i, k: self._left(add(self.row0, mul(qi, s.rows), i), add(self.k0, k)),
+            qi, self._valid(s.rows, self.sizes[1], row0), self.count,
+            lambda i, k: self._left(add(row0, i), add(self.k0, k)),
         )  # fmt: skip
         body: list[Stmt] = [For(qi, "serial", tuple(pack))]
         inner: list[Stmt] = [] if s.shared else right.fill(
-            0, self._valid(s.columns, s.column_panels, self.sizes[2], columns),
+            0, self._valid(s.columns, self.sizes[2], columns),
             self.count, lambda j, k: self._right(add(columns, j), add(self.k0, k), self.batch),
         )  # fmt: skip
         which, start = (self._shared_panel(pj), self.k0) if s.shared else (constant(0), constant(0))
@@ -189,7 +191,7 @@ class TileKernel:
         batch = self.batch if self._right_batch() != 1 else constant(0)
         return add(mul(batch, self._shared().count), first, pj)
 
-    def _panel(self, name: str, across: int, count: int, element: object) -> Panel:
+    def _panel(self, name: str, across: int, count: int) -> Panel:
         depth = self.shape.depth
         by_rows = False
         if name == "left":
@@ -206,7 +208,7 @@ class TileKernel:
         used = floordiv(add(size, mul(start, -1), step - 1), step)
         return Var(name, _plain(minimum(most, used)))
 
-    def _valid(self, step: int, panels: int, size: Size, start: Expr) -> Size | Expr:
+    def _valid(self, step: int, size: Size, start: Expr) -> Size | Expr:
         """Positions of a panel that are inside the result."""
         if isinstance(size, int) and (size % step == 0 or size <= step):
             return step if size % step == 0 else size
@@ -217,14 +219,14 @@ class TileKernel:
         """Add what earlier blocks of k made, and behind the last block compute the tail."""
         s = self.shape
         row0, column0 = add(self.row0, mul(pi, s.rows)), add(self.column0, mul(pj, s.columns))
-        rows = self._valid(s.rows, s.row_panels, self.sizes[1], row0)
-        columns = self._valid(s.columns, s.column_panels, self.sizes[2], column0)
-        through = lambda: self._through_scratch(pi, pj, kb, (row0, rows), (column0, columns))
+        rows = self._valid(s.rows, self.sizes[1], row0)
+        columns = self._valid(s.columns, self.sizes[2], column0)
         direct = self._direct(row0, column0) if kb is None else None
-        if direct is None:
-            return through()
         whole = both(lt(s.rows - 1, rows), lt(s.columns - 1, columns))
-        return [direct] if whole == TRUE else [If(whole, (direct,), tuple(through()))]
+        if direct is not None and whole == TRUE:
+            return [direct]
+        through = self._through_scratch(pi, pj, kb, (row0, rows), (column0, columns))
+        return through if direct is None else [If(whole, (direct,), tuple(through))]
 
     def _direct(self, row0: Expr, column0: Expr) -> Stmt | None:
         """The tail from the accumulators of a whole tile, where it is short and runs along the
