@@ -2,9 +2,9 @@
 
 Input: the call node (its inputs are placeholders with shapes) and the program's size symbols.
 Output: the address of a native function that a launch may name: its arguments are the addresses of
-the inputs, then of the results, then the values of the symbols. An exception cannot pass through native
-code: it is kept for the thread, the results become zeros, and ``raise_failure`` raises it when the
-program has ended.
+the inputs, then of the results, then the values of the symbols. An exception cannot pass through
+native code: it is kept for the thread, the results become zeros, and ``raise_failure`` raises it
+when the program has ended.
 """
 from __future__ import annotations
 
