@@ -8,11 +8,12 @@ keeps arrays in registers. docs/design/ has the measurements behind this.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import itertools
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 __all__ = ["assembly", "compile_ir", "compile_objects", "load_object"]
 
 LEVEL: Final = 2  # of LLVM's code generation
+# Passes of LLVM's code generation that find nothing here and take a quarter of its time: invariant
+# code has left loops already, which leaves constants only, and those are cheaper as operands in
+# memory than in registers; instructions are written once; processors reorder by themselves.
+_SUPERFLUOUS: Final = ("disable-machine-licm", "disable-machine-cse", "disable-post-ra")
 
 _lock = threading.RLock()
 _loaded: list[ResourceTracker] = []
@@ -75,13 +80,26 @@ def _module(text: str, machine: TargetMachine, sroa: bool) -> ModuleRef:
     return module
 
 
+@contextlib.contextmanager
+def _fewer_passes() -> Iterator[None]:
+    """Without the superfluous passes; LLVM's settings are the process's, so they are put back."""
+    llvm = _llvm()
+    for name in _SUPERFLUOUS:
+        llvm.set_option("", f"-{name}=true")
+    try:
+        yield
+    finally:
+        for name in _SUPERFLUOUS:
+            llvm.set_option("", f"-{name}=false")
+
+
 def compile_ir(text: str, target: Target, *, sroa: bool = False, level: int = LEVEL) -> bytes:
     """The object of LLVM IR text, for ``load_object``.
 
     Raises:
         CompilerError: if LLVM refuses the text.
     """
-    with _lock:
+    with _lock, _fewer_passes():
         machine = _machine(target, level)
         return _pack(
             _DEFINED.findall(text), bytes(machine.emit_object(_module(text, machine, sroa)))
@@ -113,7 +131,7 @@ def compile_objects(kernels: Sequence[Kernel], target: Target, *, level: int = L
 
 def assembly(kernels: Sequence[Kernel], target: Target, *, level: int = LEVEL) -> str:
     """The assembly text of kernels, for people and tests."""
-    with _lock:
+    with _lock, _fewer_passes():
         machine = _machine(target, level)
         return str(
             machine.emit_assembly(

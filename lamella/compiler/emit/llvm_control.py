@@ -14,7 +14,7 @@ from lamella.compiler.emit.llvm_expr import ExpressionWriter
 from lamella.compiler.emit.llvm_memory import Memory
 from lamella.compiler.emit.llvm_ops import Operations
 from lamella.compiler.emit.llvm_variables import Variables
-from lamella.compiler.walk import statement_roots, statements
+from lamella.compiler.walk import statement_roots
 from lamella.dtypes import int64
 from lamella.ir.loops import Accumulate, Assign, Expr, For, If, Store
 
@@ -37,23 +37,24 @@ class Control:
         """Variables a statement assigns, buffers it stores to, variables it reads."""
         found = self._known.get(id(stmt))
         if found is None:
-            body = stmt.body if isinstance(stmt, For) else stmt.then + stmt.otherwise
             assigned: set[str] = set()
             stored: set[str] = set()
+            read: set[str] = set()
+            all_three = assigned, stored, read
             exprs: list[Expr] = []
-            for inner in statements(body):
+            for inner in stmt.body if isinstance(stmt, For) else stmt.then + stmt.otherwise:
                 exprs += statement_roots(inner)
-                if isinstance(inner, Assign):
+                if isinstance(inner, For | If):
+                    for mine, theirs in zip(all_three, self.effects(inner), strict=True):
+                        mine |= theirs
+                elif isinstance(inner, Assign):
                     assigned.add(inner.name)
                 elif isinstance(inner, Accumulate):
                     assigned.update(inner.names)
                 elif isinstance(inner, Store):
                     stored.add(inner.buffer)
-            found = self._known[id(stmt)] = (
-                assigned,
-                stored,
-                {r.name for r in self.e.reads(exprs)},
-            )
+            read.update(r.name for r in self.e.reads(exprs))
+            found = self._known[id(stmt)] = all_three
         return found
 
     def carried(self, assigned: set[str]) -> list[str]:

@@ -22,7 +22,7 @@ from lamella.compiler.emit.llvm_builder import (
 )
 from lamella.compiler.emit.llvm_memory import Affine, Memory
 from lamella.compiler.emit.llvm_ops import Operations
-from lamella.compiler.mathlib import is_huge
+from lamella.compiler.mathlib import huge_angle, is_huge
 from lamella.compiler.walk import children
 from lamella.dtypes import bool_, int32, int64
 from lamella.errors import CompilerError
@@ -148,30 +148,69 @@ class ExpressionWriter:
         return self.o.apply(expr.op, args, expr.dtype)
 
     def _rare_select(self, expr: Apply, condition: Value) -> Value:
-        """A select whose first arm is long and rarely chosen: branch around it."""
+        """A select whose first arm is long and rarely chosen: branch around it.
+
+        In vectors the arm is written once, for one lane, and run for each in turn: as a vector it
+        would be most of the code that LLVM has to translate.
+        """
         b = self.b
         common = b.spread(self.value(expr.args[2]))
         needed = self.m.any_lane(condition)
-        mark, start, out = self.mark(), b.fresh("rare"), b.fresh("join")
-        b.open(start, holds_pure=True)
-        lanes, (flag, rare, usual) = b.uniform_lanes(condition, self.value(expr.args[1]), common)
-        chosen = self.o.select(flag, rare, usual)
-        scope = b.close()
-        self.restore(mark)
-        name, t = f"%{b.fresh('x')}", vtype(scalar_type(expr.dtype), lanes)
-        lines, came_from = b.top.lines, b.top.label
-        lines += [
-            f"br i1 {needed.text}, label %{start}, label %{out}",
-            f"{start}:",
-            *scope.lines,
-            f"br label %{out}",
+        start, out = b.fresh("rare"), b.fresh("join")
+        if condition.lanes:
+            lines, chosen, last = self._lane_by_lane(expr, condition, common, start)
+        else:
+            mark = self.mark()
+            b.open(start, holds_pure=True)
+            chosen = b.spread(self.value(expr.args[1]))
+            scope = b.close()
+            self.restore(mark)
+            lines, last = [f"{start}:", *scope.lines], scope.label
+        name, t = f"%{b.fresh('x')}", vtype(scalar_type(expr.dtype), condition.lanes)
+        came_from = b.top.label
+        b.top.lines += [
+            f"br i1 {needed.text}, label %{start}, label %{out}", *lines, f"br label %{out}",
             f"{out}:",
-        ]
-        lines.append(
-            f"{name} = phi {t} [ {chosen.text}, %{scope.label} ], [ {usual.text}, %{came_from} ]"
-        )
+            f"{name} = phi {t} [ {chosen.text}, %{last} ], [ {common.text}, %{came_from} ]",
+        ]  # fmt: skip
         b.top.label = out
-        return Value(name, expr.dtype, lanes, b.depth)
+        return Value(name, expr.dtype, condition.lanes, b.depth)
+
+    def _lane_by_lane(
+        self, expr: Apply, condition: Value, common: Value, start: str
+    ) -> tuple[list[str], Value, str]:
+        """The rare arm of every lane where ``condition`` holds, ``common`` elsewhere: its text, the
+        value, and the block it ends in.
+        """
+        b, lanes = self.b, condition.lanes
+        angle = huge_angle(expr.args[0])
+        wide = b.splat(self.value(angle), lanes)
+        again, done = b.fresh("lane"), b.fresh("done")
+        i, more, total, after = (f"%{b.fresh('l')}" for _ in range(4))
+        x, y = vtype(scalar_type(angle.dtype), lanes), scalar_type(expr.dtype)
+        vector = vtype(y, lanes)
+        outside, self._pure = self._pure, {}
+        b.open(again, holds_pure=True)
+        element = Value(f"%{b.fresh('l')}", angle.dtype, 0, b.depth)
+        b.effect(f"{element.text} = extractelement {x} {wide.text}, i64 {i}")
+        self._pure[id(angle)] = angle, element
+        rare = b.spread(self.value(expr.args[1]))
+        if rare.lanes:
+            raise CompilerError("[llvm] the rare arm of a select depends on more than its angle")
+        scope = b.close()
+        self._pure = outside
+        lines = [
+            f"{start}:", f"br label %{again}", f"{again}:",
+            f"{i} = phi i64 [ 0, %{start} ], [ {more}, %{scope.label} ]",
+            f"{total} = phi {vector} [ {common.text}, %{start} ], [ {after}, %{scope.label} ]",
+            *scope.lines,
+            f"{after} = insertelement {vector} {total}, {y} {rare.text}, i64 {i}",
+            f"{more} = add i64 {i}, 1", f"{more}c = icmp ult i64 {more}, {lanes}",
+            f"br i1 {more}c, label %{again}, label %{done}", f"{done}:",
+        ]  # fmt: skip
+        b.open(done, holds_pure=True)
+        chosen = self.o.select(condition, Value(after, expr.dtype, lanes, b.depth), common)
+        return [*lines, *b.close().lines], chosen, done
 
     def _select_with_faults(self, expr: Apply, condition: Value) -> Value:
         """A select in whose arms an index is at fault only where the arm is chosen."""

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from lamella.compiler.mathlib.expand import expand_math
-from lamella.compiler.mathlib.trigonometry import is_huge
+from lamella.compiler.mathlib.trigonometry import huge_angle, is_huge
 
-__all__ = ["expand_math", "is_huge"]
+__all__ = ["expand_math", "huge_angle", "is_huge"]

@@ -46,7 +46,7 @@ from lamella.compiler.mathlib.terms import (
 from lamella.dtypes import bool_, float32, float64, int64, uint64
 from lamella.ir.loops import Apply, Const, Expr, cast
 
-__all__ = ["acos", "asin", "atan", "atan2", "cos", "is_huge", "sin", "tan"]
+__all__ = ["acos", "asin", "atan", "atan2", "cos", "huge_angle", "is_huge", "sin", "tan"]
 
 _h = float.fromhex
 _HUGE: Final = Const(2.0**40, float64)  # known by identity, see is_huge
@@ -122,6 +122,13 @@ def is_huge(condition: Expr) -> bool:
     and rarely needed.
     """
     return isinstance(condition, Apply) and condition.op == "lt" and condition.args[0] is _HUGE
+
+
+def huge_angle(condition: Expr) -> Expr:
+    """The angle that such a condition tests; what it guards depends on nothing else."""
+    if not isinstance(condition, Apply) or not isinstance(condition.args[1], Apply):
+        raise TypeError("the condition tests no angle")
+    return condition.args[1].args[0]
 
 
 # -- reduction -------------------------------------------------------------------------------------
@@ -316,12 +323,27 @@ def _signed(value: Expr, quadrant: Expr) -> Expr:
 def _angle(x: Expr, form: Format, which: int) -> Expr:
     """Sin (0), cos (1) or tan (2) in float64."""
     wide = cast(x, float64)
-    low = form is FLOAT32
-    ordinary = _pick(_choose(*(_reduced_short(wide) if low else _reduced(wide)), low=low), which)
-    rare = _pick(
-        _choose(*(_reduced_huge_short(wide) if low else _reduced_huge(wide)), low=low), which
-    )
+    if form is FLOAT32:
+        return _pick(_choose(*_reduced_any(wide), low=True), which)
+    ordinary = _pick(_choose(*_reduced(wide), low=False), which)
+    rare = _pick(_choose(*_reduced_huge(wide), low=False), which)
     return select(lt(_HUGE, absolute(wide)), add(rare, sub(wide, wide)), ordinary)
+
+
+def _reduced_any(x: Expr) -> tuple[Pair, Expr]:
+    """((r, None), n) for float32 angles of any size.
+
+    What is rare gives one number, so that little has to be written twice: r, whose two lowest bits
+    (a relative error of 2**-50) are n modulo 4; nan for infinities.
+    """
+    (short, none), n = _reduced_short(x)
+    (r, _), turns = _reduced_huge_short(x)
+    three = Const(3, int64)
+    cleared = Apply("and", (bits(r, _F), Const(-4, int64)), int64)
+    packed = real(Apply("or", (cleared, Apply("and", (turns, three), int64)), int64), _F)
+    either_way = select(lt(_HUGE, absolute(x)), add(packed, sub(x, x)), short)
+    beyond = lt(_F.const(_HUGE.value), absolute(x))  # no rare arm of its own
+    return (either_way, none), select(beyond, Apply("and", (bits(either_way, _F), three), int64), n)
 
 
 def _pick(pair: tuple[Expr, Expr], which: int) -> Expr:
