@@ -106,6 +106,7 @@ _FROM: Final = {
     "lamella.tensor.dlpack": "from_dlpack",
     "lamella.tensor.random": "manual_seed",
     "lamella.config": "config",
+    "lamella.runtime.profile": "profile",
     "lamella.errors": "LamellaError",
     "lamella.io": "save load",
     "lamella.transforms": "grad hessian jacfwd jacrev jit jvp value_and_grad vjp vmap",

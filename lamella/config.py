@@ -57,6 +57,7 @@ FLAGS: Final[tuple[Flag, ...]] = (
     Flag("skip_passes", "", "comma-separated names of single passes to leave out"),
     Flag("verify", 0, "check the IR after every pass"),
     Flag("target", "", "CPU to compile for, such as x86-64-v3; empty is this machine's"),
+    Flag("lines", 0, "remember the line that recorded each operation, for lm.profile"),
     Flag("threads", 0, "threads that run programs; 0 is every CPU this process may use", high=4096),
     Flag("spin", 200, "microseconds an idle worker looks for work before it sleeps; 0 is at once",
          high=1_000_000),
@@ -154,6 +155,7 @@ class Config:
     skip_passes: str
     verify: int
     target: str
+    lines: int
     threads: int
     spin: int
     flush: int

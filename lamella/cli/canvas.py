@@ -10,11 +10,11 @@ import os
 import struct
 import zlib
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
 from lamella.cli.font import HEIGHT, WIDTH, glyph
+from lamella.files import replaced
 
 __all__ = ["BLACK", "GREY", "Canvas", "Colour", "chart", "png_bytes"]
 
@@ -69,10 +69,8 @@ class Canvas:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the picture as PNG, replacing the file in one step."""
-        target = Path(path)
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        temporary.write_bytes(png_bytes(self.pixels))
-        os.replace(temporary, target)
+        with replaced(path) as file:
+            file.write(png_bytes(self.pixels))
 
 
 def png_bytes(pixels: np.ndarray) -> bytes:

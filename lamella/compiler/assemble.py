@@ -21,7 +21,7 @@ from lamella.compiler.memory import Temporary
 from lamella.compiler.partition import is_external
 from lamella.compiler.reuse import in_place, streamable, streamed, with_alias
 from lamella.compiler.statements import Program
-from lamella.ir.dim import Dim, product, symbols, typical
+from lamella.ir.dim import Dim, Size, product, symbols, typical
 from lamella.ir.loop_text import kernel_text
 from lamella.ir.loops import Kernel
 from lamella.ir.node import Node
@@ -165,13 +165,26 @@ class Assembler:
         self._temporaries(result, needed, slot, base + len(names))
         self._scratch(result, drafts, slot, base + len(names))
         fault = base + len(names) + len(result.temporaries)
-        for made in drafts:
+        for group, made in zip(self.groups, drafts, strict=True):
+            first = len(result.steps)
             if made.call is not None:
                 self._opaque_step(result, made.call, slot, list(sizes.values()))
             for kernel in made.kernels:
                 self._step(result, made, kernel, slot | params | sizes, fault)
+            self._describe(result.steps[first:], group)
         result.sources = self.sources
         return result
+
+    def _describe(self, steps: Sequence[Step], group: Group) -> None:
+        """What people are told of the steps of a group."""
+        wanted = {n for s in group.members for n in (*s.sources, s.node) if n in self.program.names}
+        nbytes: Size = 0
+        for node in wanted:
+            nbytes = nbytes + product(node.shape) * node.dtype.itemsize
+        label = "+".join(s.node.op.name for s in group.members if s.kind != "part")
+        lines = dict.fromkeys(s.node.site for s in group.members if s.node.site is not None)
+        for step in steps:
+            step.label, step.nbytes, step.lines = label, nbytes, list(lines)
 
     def _outer_slots(self, result: Blueprint) -> dict[str, int]:
         """Slots of inputs and outputs by name; outputs that need no work are noted."""

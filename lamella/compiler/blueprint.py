@@ -20,7 +20,7 @@ from lamella.ir.node import Node
 __all__ = ["Blueprint", "Source", "Step", "from_json", "to_json"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Step:
     """One launch: a source's number, its grid iterations, the slots of its arguments.
 
@@ -32,6 +32,9 @@ class Step:
     extent: Size
     slots: tuple[int, ...]
     grain: int
+    nbytes: Size = 0  # of the arrays it reads and writes
+    label: str = ""  # the operations it computes
+    lines: list[str] = field(default_factory=list)  # that recorded them, where that was asked for
 
 
 @dataclass(slots=True)
@@ -117,7 +120,10 @@ def to_json(program: Blueprint) -> bytes:
     """The program as JSON text; kernels as their text."""
     value = {
         "sources": [[s.name, s.scratch, _text(s), s.call is not None] for s in program.sources],
-        "steps": [[s.kernel, _size(s.extent), s.slots, s.grain] for s in program.steps],
+        "steps": [
+            [s.kernel, _size(s.extent), s.slots, s.grain, _size(s.nbytes), s.label, s.lines]
+            for s in program.steps
+        ],
         "inputs": program.inputs,
         "outputs": [[[_size(n) for n in shape], d.name] for shape, d in program.outputs],
         "scalars": program.scalars,
@@ -139,7 +145,10 @@ def from_json(data: bytes) -> Blueprint:
     value: dict[str, Any] = json.loads(data)
     return Blueprint(
         [_source(*source) for source in value["sources"]],
-        [Step(k, _parsed(extent), tuple(slots), g) for k, extent, slots, g in value["steps"]],
+        [
+            Step(kernel, _parsed(extent), tuple(slots), grain, _parsed(nbytes), label, lines)
+            for kernel, extent, slots, grain, nbytes, label, lines in value["steps"]
+        ],
         value["inputs"],
         [(tuple(_parsed(n) for n in shape), as_dtype(d)) for shape, d in value["outputs"]],
         value["scalars"],

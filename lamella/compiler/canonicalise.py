@@ -152,6 +152,7 @@ def _split(node: Node, source: Node, axis: int) -> Node:
     at = axis - sum(a < axis for a in axes)
 
     second = Node(_over(node.op, (at,)), (first,), node.shape, dtype)
+    first.site = second.site = node.site
     return ops.cast(second, node.dtype) if narrow else second
 
 

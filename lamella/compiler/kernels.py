@@ -212,7 +212,7 @@ def _sites(group: Group) -> list[str | None]:
         if node in seen:
             continue
         seen.add(node)
-        if node.site is not None:
+        if node.site is not None and getattr(node.op, "checked", False):
             found.append(node.site)
         stack.extend(node.inputs if node.value is None else ())
     return found

@@ -24,13 +24,13 @@ import os
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lamella import dtypes
 from lamella.errors import DTypeError, FileFormatError, OptionError
+from lamella.files import replaced
 
 if TYPE_CHECKING:
     from lamella.tensor.tensor import Tensor
@@ -94,22 +94,10 @@ def save(
     arrays = _as_arrays(tensors)
     placed = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
     header = _header(arrays, placed, _checked_metadata(metadata))
-    target = Path(path)
-    if target.is_symlink():
-        target = target.resolve()  # the link stays, what it points to is replaced
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            file.write(header)
-            for name in placed:
-                file.write(arrays[name].reshape(-1).view(np.uint8).data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    _sync_folder(target.parent)
+    with replaced(path) as file:
+        file.write(header)
+        for name in placed:
+            file.write(arrays[name].reshape(-1).view(np.uint8).data)
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Tensor]:
@@ -233,20 +221,6 @@ def _header(arrays: dict[str, np.ndarray], placed: list[str], metadata: dict[str
             "a header may have; split the tensors over several files"
         )
     return struct.pack("<Q", len(text)) + text
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the rename itself durable; systems that cannot open folders need nothing."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(descriptor)
-    except OSError:
-        pass
-    finally:
-        os.close(descriptor)
 
 
 def _refuse(path: object, reason: str, name: str | None = None) -> FileFormatError:

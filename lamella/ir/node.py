@@ -11,7 +11,7 @@ inputs.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from lamella.dtypes import DType
@@ -20,7 +20,7 @@ from lamella.ir.dim import Shape, Size, product
 if TYPE_CHECKING:
     from lamella.ops.base import Primitive
 
-__all__ = ["Node", "gradient_mode", "make", "topological"]
+__all__ = ["Node", "gradient_mode", "make", "recording", "topological"]
 
 
 class GradientMode(threading.local):
@@ -30,6 +30,15 @@ class GradientMode(threading.local):
 
 
 gradient_mode = GradientMode()
+
+
+class Recording:
+    """What is noted of every node made now: ``line`` gives the user's line, None is not at all."""
+
+    line: Callable[[], str | None] | None = None
+
+
+recording = Recording()
 
 
 class Node:
@@ -51,9 +60,8 @@ class Node:
         self.dtype = dtype
         self.tracked = tracked
         self.value: object = None  # None (pending) | Buffer | bool | int | float
-        self.site: str | None = (
-            None  # "file.py:12", only for operations that may fail when they run
-        )
+        # "file.py:12": for operations that may fail when they run, and all while lines are wanted
+        self.site: str | None = None if recording.line is None else recording.line()
 
     @property
     def ndim(self) -> int:

@@ -9,6 +9,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from lamella.config import config
+from lamella.ir.node import recording
+
 __all__ = ["user_site"]
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
@@ -26,3 +29,11 @@ def user_site() -> str | None:
             return None
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _lines_changed() -> None:
+    recording.line = user_site if config.lines else None
+
+
+config.watch("lines", _lines_changed)
+_lines_changed()

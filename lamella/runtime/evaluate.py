@@ -24,7 +24,7 @@ from lamella.ir.node import Node
 from lamella.ops.calls import Part, keep, living, parts
 from lamella.ops.leaf import DATA, SCALAR, Placeholder
 from lamella.runtime import buffer as memory
-from lamella.runtime import stored
+from lamella.runtime import profiling, stored
 from lamella.runtime.buffer import Buffer
 from lamella.runtime.launch import pack_scalars
 from lamella.runtime.program import Executable, target
@@ -83,7 +83,7 @@ def forget_programs() -> None:
         _structures.clear()
 
 
-for _flag in ("optimize", "skip_passes", "target", "verify"):
+for _flag in ("lines", "optimize", "skip_passes", "target", "verify"):
     config.watch(_flag, forget_programs)  # programs depend on these settings
 
 
@@ -341,6 +341,8 @@ def compile_program(
     milliseconds = 1e3 * (time.perf_counter() - started)
     counts = f"{len(blueprint.steps)} launches, {len(blueprint.sources)} kernels"
     report(1, f"program: {counts}, {milliseconds:.1f} ms")
+    if profiling.active is not None:
+        profiling.active.compiled(counts, started, time.perf_counter())
     return made
 
 

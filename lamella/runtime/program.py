@@ -24,11 +24,11 @@ from lamella.config import config
 from lamella.errors import LamellaIndexError, OutOfMemoryError
 from lamella.ir.dim import Dim, bind
 from lamella.runtime import buffer as memory
-from lamella.runtime import disk, threads
+from lamella.runtime import disk, profiling, threads
 from lamella.runtime.elf import load_elf
 from lamella.runtime.launch import Launch, Plan, SlotValue
 from lamella.runtime.opaque import OpaqueCall, raise_failure
-from lamella.runtime.report import report
+from lamella.runtime.report import Progress, report
 
 __all__ = ["Executable", "kernel_addresses", "target"]
 
@@ -88,13 +88,16 @@ def _load(data: bytes, kernel: Source, where: Target) -> None:
 def _compile(kernels: Sequence[Source], where: Target) -> None:
     from lamella.compiler.codegen import compile_objects
 
-    for kernel in kernels:
+    progress = Progress("compiling kernels", len(kernels))
+    for number, kernel in enumerate(kernels):
+        progress.show(number)
         started = time.perf_counter()
         data = compile_objects([kernel.kernel()], where)
         _load(data, kernel, where)
         disk.put(f"{where.key}/{kernel.name}", data)
         milliseconds = 1e3 * (time.perf_counter() - started)
         report(2, f"kernel {kernel.name[:9]}: compiled in {milliseconds:.1f} ms")
+    progress.end()
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +208,10 @@ class Executable:
         if scratch is not None:
             words.append(scratch.ptr)
         words += at.extents
-        self._plan.run(words, begun)
+        if profiling.active is None:
+            self._plan.run(words, begun)
+        else:
+            profiling.active.run(self._plan, self.blueprint, words, at.symbols, begun)
         if self._opaque:
             raise_failure()
         if any(faults):

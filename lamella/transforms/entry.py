@@ -17,6 +17,7 @@ from weakref import ref
 import numpy as np
 
 from lamella import tree
+from lamella.config import config
 from lamella.ir.dim import Dim, bind
 from lamella.ir.node import Node, gradient_mode, topological
 from lamella.ops.leaf import DATA
@@ -70,6 +71,7 @@ class Entry:
         self, recording: Recording, environment: Environment, tensors: Sequence[TensorCore]
     ) -> None:
         self._environment = environment
+        self._has_lines = config.lines
         outsides = recording.outsides
         self._outsides = outsides
         self._structure = recording.structure
@@ -155,6 +157,8 @@ class Entry:
     # -- does it fit -------------------------------------------------------------------------------
     def misfit(self, tensors: Sequence[TensorCore]) -> str | None:
         """None if a call with these arguments may run this program, else the reason."""
+        if config.lines > self._has_lines:
+            return "the lines that recorded its operations are wanted"
         changed = self._environment.changed()
         if changed is not None:
             return changed

@@ -1,0 +1,82 @@
+"""What ran, and how long it took: the record that ``lm.profile`` keeps while it is active.
+
+Input: every run of a program, with its plan and blueprint. Output: :class:`Run` records, one per
+launch, and :class:`Compilation` records. Launches of a program follow one another, so the start of
+each is the end of the one before. One program is recorded at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lamella.compiler.blueprint import Blueprint, Step
+from lamella.ir.dim import Size, bind
+
+if TYPE_CHECKING:
+    from lamella.runtime.launch import Plan
+
+__all__ = ["Compilation", "Record", "Run", "active"]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One launch: when it began (seconds of ``time.perf_counter``), how long it took, its step."""
+
+    start: float
+    seconds: float
+    step: Step
+    source: str
+    sizes: dict[str, int]
+    blueprint: Blueprint
+
+    def value(self, size: Size) -> int:
+        """A size of the step as a number."""
+        return bind(size, self.sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class Compilation:
+    """One program made or loaded."""
+
+    what: str
+    start: float
+    seconds: float
+
+
+@dataclass(slots=True)
+class Record:
+    """Everything that ran while this was active."""
+
+    runs: list[Run] = field(default_factory=list)
+    compilations: list[Compilation] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def compiled(self, what: str, start: float, end: float) -> None:
+        """Note that a program was made."""
+        self.compilations.append(Compilation(what, start, end - start))
+
+    def run(
+        self, plan: Plan, blueprint: Blueprint, words: Sequence[int], symbols: Sequence[int],
+        begun: list[bool] | None,
+    ) -> None:  # fmt: skip
+        """Run ``plan`` and note the time of each launch."""
+        sizes = dict(zip(blueprint.symbols, symbols, strict=True))
+        with self._lock:
+            plan.record_times()
+            start = time.perf_counter()
+            try:
+                plan.run(words, begun)
+            finally:
+                times = plan.times()
+                plan.record_times(False)
+            for step, nanoseconds in zip(blueprint.steps, times, strict=True):
+                name = blueprint.sources[step.kernel].name
+                self.runs.append(Run(start, nanoseconds * 1e-9, step, name, sizes, blueprint))
+                start += nanoseconds * 1e-9
+
+
+active: Record | None = None
