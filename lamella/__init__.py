@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from lamella.dtypes import (
     bfloat16,
     bool_,
+    complex64,
+    complex128,
     finfo,
     float16,
     float32,
@@ -35,6 +37,7 @@ from lamella.dtypes import promote as promote_types
 if TYPE_CHECKING:
     from lamella.config import config as config
     from lamella.tensor.comparison import *  # noqa: F403
+    from lamella.tensor.complex import *  # noqa: F403
     from lamella.tensor.creation import *  # noqa: F403
     from lamella.tensor.elementwise import *  # noqa: F403
     from lamella.tensor.evaluation import *  # noqa: F403
@@ -65,6 +68,9 @@ _FROM: Final = {
         "abs add atan2 clamp clip copysign divide floor_divide fmod hypot lerp logaddexp "
         "maximum minimum multiply negative positive pow reciprocal remainder sign square "
         "subtract"
+    ),
+    "lamella.tensor.complex": (
+        "angle complex conj imag polar real view_as_complex view_as_real"
     ),
     "lamella.tensor.comparison": (
         "astype bitcast bitwise_and bitwise_invert bitwise_left_shift bitwise_not bitwise_or "
@@ -127,9 +133,9 @@ _MODULES: Final = {
 _WHERE: Final = {name: module for module, names in _FROM.items() for name in names.split()}
 
 __all__ = [
-    *_WHERE, *_MODULES, "bfloat16", "bool_", "e", "finfo", "float16", "float32", "float64", "iinfo",
-    "inf", "int8", "int16", "int32", "int64", "nan", "newaxis", "pi", "promote_types", "uint8",
-    "uint16", "uint32", "uint64",
+    *_WHERE, *_MODULES, "bfloat16", "bool_", "complex64", "complex128", "e", "finfo", "float16",
+    "float32", "float64", "iinfo", "inf", "int8", "int16", "int32", "int64", "nan", "newaxis", "pi",
+    "promote_types", "uint8", "uint16", "uint32", "uint64",
 ]  # fmt: skip
 
 

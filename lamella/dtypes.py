@@ -14,17 +14,23 @@ import numpy as np
 
 from lamella.errors import DTypeError
 
-__all__ = ["DType", "as_dtype", "default_float", "finfo", "iinfo", "promote", "promote_scalar"]
+__all__ = [
+    "DType", "as_dtype", "complex_of", "default_float", "finfo", "iinfo", "promote",
+    "promote_scalar",
+]  # fmt: skip
 
 
 class DType:
     """One element type. Instances are interned: compare with ``is`` (``==`` also accepts NumPy
     dtypes).
 
-    ``kind`` is one of ``"b"`` (bool), ``"i"``, ``"u"`` (integers), ``"f"`` (floating point).
+    ``kind`` is one of ``"b"`` (bool), ``"i"``, ``"u"`` (integers), ``"f"`` (floating point),
+    ``"c"`` (complex). ``inexact`` says that it is one of the last two, which have derivatives.
     """
 
-    __slots__ = ("_hash", "as_data", "as_scalar", "bits", "itemsize", "kind", "name", "numpy")
+    __slots__ = (
+        "_hash", "as_data", "as_scalar", "bits", "inexact", "itemsize", "kind", "name", "numpy",
+    )  # fmt: skip
 
     def __init__(self, name: str, kind: str, numpy_type: np.dtype[np.generic]) -> None:
         self.name: Final = name
@@ -32,6 +38,7 @@ class DType:
         self.numpy: Final = numpy_type
         self.itemsize: Final[int] = numpy_type.itemsize
         self.bits: Final[int] = numpy_type.itemsize * 8
+        self.inexact: Final = kind in "fc"
         self.as_data: Final = f"data {name}"  # leaves of this type in the keys of programs
         self.as_scalar: Final = f"scalar {name}"
         self._hash: Final = hash(numpy_type)
@@ -57,8 +64,22 @@ class DType:
 
     @property
     def is_floating(self) -> bool:
-        """Whether the type is a floating-point type."""
+        """Whether the type is a real floating-point type."""
         return self.kind == "f"
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether the type is complex: a pair of floating-point numbers."""
+        return self.kind == "c"
+
+    @property
+    def part(self) -> DType:
+        """The type of the real and imaginary parts; a real type is its own.
+
+        >>> complex64.part, float64.part
+        (lamella.float32, lamella.float64)
+        """
+        return _PARTS.get(self.name, self)
 
     @property
     def is_integer(self) -> bool:
@@ -85,19 +106,27 @@ float16 = DType("float16", "f", np.dtype(np.float16))
 bfloat16 = DType("bfloat16", "f", _bfloat16())
 float32 = DType("float32", "f", np.dtype(np.float32))
 float64 = DType("float64", "f", np.dtype(np.float64))
+complex64 = DType("complex64", "c", np.dtype(np.complex64))
+complex128 = DType("complex128", "c", np.dtype(np.complex128))
 
+# ALL are the real types, of which kernels are made; a complex number is a pair of reals.
 ALL: Final = (
     bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64,
     float16, bfloat16, float32, float64,
 )  # fmt: skip
 INTEGERS: Final = tuple(d for d in ALL if d.is_integer)
 FLOATS: Final = tuple(d for d in ALL if d.is_floating)
+COMPLEX: Final = (complex64, complex128)
 
-_BY_NAME: Final = {d.name: d for d in ALL} | {
+_PARTS: Final = {"complex64": float32, "complex128": float64}
+_BY_NAME: Final = {d.name: d for d in (*ALL, *COMPLEX)} | {
     "half": float16, "float": float32, "double": float64, "long": int64, "int": int64,
+    "cfloat": complex64, "cdouble": complex128,
 }  # fmt: skip
-_BY_NUMPY: Final = {d.numpy: d for d in ALL}
-_BY_PYTHON: Final[dict[type, DType]] = {bool: bool_, int: int64, float: float32}
+_BY_NUMPY: Final = {d.numpy: d for d in (*ALL, *COMPLEX)}
+_BY_PYTHON: Final[dict[type, DType]] = {
+    bool: bool_, int: int64, float: float32, complex: complex64,
+}  # fmt: skip
 
 
 def as_dtype(value: object) -> DType:
@@ -105,7 +134,7 @@ def as_dtype(value: object) -> DType:
 
     Args:
         value: a ``DType``, a name, a NumPy dtype or scalar type, or ``bool`` / ``int`` / ``float``
-            (int64 and float32 for the last two).
+            / ``complex`` (int64, float32 and complex64 for the last three).
 
     Raises:
         DTypeError: if it names no supported element type.
@@ -126,7 +155,7 @@ def as_dtype(value: object) -> DType:
     if found is None:
         raise DTypeError(
             f"[dtype] {value!r} is not a supported element type; "
-            f"choose one of {', '.join(d.name for d in ALL)}"
+            f"choose one of {', '.join(d.name for d in (*ALL, *COMPLEX))}"
         )
     return found
 
@@ -136,12 +165,23 @@ def default_float() -> DType:
     return float32
 
 
-_RANK: Final = {"b": 0, "u": 1, "i": 1, "f": 2}
+def complex_of(part: DType) -> DType:
+    """The complex type whose parts hold numbers of type ``part``.
+
+    >>> complex_of(float16), complex_of(float64)
+    (lamella.complex64, lamella.complex128)
+    """
+    return complex128 if part is float64 or part is complex128 else complex64
+
+
+_RANK: Final = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
 
 
 def _promote(a: DType, b: DType) -> DType:
     if a is b:
         return a
+    if a.inexact and b.inexact and a.kind != b.kind:
+        return complex_of(_promote(a.part, b.part))
     if _RANK[a.kind] != _RANK[b.kind]:
         return a if _RANK[a.kind] > _RANK[b.kind] else b
     if a.kind == b.kind:
@@ -177,29 +217,34 @@ def promote(a: DType, b: DType) -> DType:
     return found
 
 
-def promote_scalar(dtype: DType, scalar: bool | int | float) -> DType:
+def promote_scalar(dtype: DType, scalar: bool | int | float | complex) -> DType:
     """The type of a result of a tensor of ``dtype`` with a Python scalar, which is weak.
 
     >>> promote_scalar(float16, 2.5), promote_scalar(int32, 2.5), promote_scalar(bool_, 1)
     (lamella.float16, lamella.float32, lamella.int64)
+    >>> promote_scalar(float64, 1j), promote_scalar(complex64, 2.5)
+    (lamella.complex128, lamella.complex64)
     """
     kind = type(scalar)
     if kind is float:
-        return dtype if dtype.kind == "f" else float32
+        return dtype if dtype.inexact else float32
     if kind is int:
         return int64 if dtype.kind == "b" else dtype
+    if kind is complex:
+        return dtype if dtype.kind == "c" else complex_of(dtype)
     return dtype
 
 
 def finfo(dtype: object) -> object:
-    """Machine limits of a floating-point type, as ``numpy.finfo`` gives them.
+    """Machine limits of a floating-point type, as ``numpy.finfo`` gives them; those of its parts
+    for a complex one.
 
     >>> finfo("float32").bits
     32
     """
     import ml_dtypes
 
-    return ml_dtypes.finfo(as_dtype(dtype).numpy)
+    return ml_dtypes.finfo(as_dtype(dtype).part.numpy)
 
 
 def iinfo(dtype: object) -> object:

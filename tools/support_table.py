@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 import lamella.ops  # noqa: F401 - registers the primitives
-from lamella.dtypes import ALL, DType, float64
+from lamella.dtypes import ALL, COMPLEX, DType, complex128, float64
+from lamella.errors import DTypeError
 from lamella.graph.batch import batch
 from lamella.graph.forward import jvp
 from lamella.graph.reverse import vjp
@@ -47,7 +48,7 @@ class Case:
         """Fresh input nodes."""
         found = []
         for array, dtype in zip(self.arrays, input_dtypes(self.sample, self.dtype), strict=True):
-            found.append(data(array, array.shape, dtype, tracked=dtype.kind == "f"))
+            found.append(data(array, array.shape, dtype, tracked=dtype.inexact))
         return found
 
     def node(self) -> Node:
@@ -79,6 +80,9 @@ def draw(sample: Sample, shape: tuple[int, ...], dtype: DType, position: int) ->
         return np.asarray(sample.draw(rng, shape, dtype, position)).astype(dtype.numpy)
     if dtype.kind == "b":
         return rng.integers(0, 2, shape).astype(bool)
+    if dtype.kind == "c":
+        parts = rng.uniform(sample.low, sample.high, (2, *shape))
+        return np.asarray(parts[0] + 1j * parts[1]).astype(dtype.numpy)
     if dtype.is_integer:
         low = max(int(sample.low), int(np.iinfo(dtype.numpy).min))
         return rng.integers(low, int(sample.high) + 1, shape).astype(dtype.numpy)
@@ -96,6 +100,16 @@ def cases(op: type[Primitive], one: DType | None = None) -> Iterator[Case]:
                 yield Case(op, sample, dtype, arrays)
 
 
+def complex_case(case: Case) -> Case:
+    """The same sample on complex numbers."""
+    types = input_dtypes(case.sample, complex128)
+    arrays = tuple(
+        np.asarray(array * np.exp(0.5j)) if dtype is complex128 else array
+        for array, dtype in zip(case.arrays, types, strict=True)
+    )
+    return Case(case.op, case.sample, complex128, arrays)
+
+
 def floats(case: Case) -> list[Node]:
     """Fresh floating-point inputs, and the node made of them last.
 
@@ -106,8 +120,8 @@ def floats(case: Case) -> list[Node]:
         raise NotApplicableError
     leaves = case.leaves()
     node = case.sample.build(*leaves)
-    inputs = [leaf for leaf in leaves if leaf.dtype.kind == "f"]
-    if not inputs or node.dtype.kind != "f":
+    inputs = [leaf for leaf in leaves if leaf.dtype.inexact]
+    if not inputs or not node.dtype.inexact:
         raise NotApplicableError
     return [*inputs, node]
 
@@ -133,8 +147,8 @@ def gradient(case: Case) -> None:
     (forth,) = jvp([node], inputs, [ones(leaf) for leaf in inputs])
     if not back or forth is None:
         return
-    left = sum(float(value.astype(np.float64).sum()) for value in interpret(back))
-    right = float(interpret([forth])[0].astype(np.float64).sum())
+    left = sum(float(value.real.astype(np.float64).sum()) for value in interpret(back))
+    right = float(interpret([forth])[0].real.astype(np.float64).sum())
     if not np.isclose(left, right, rtol=1e-6, atol=1e-6, equal_nan=True):
         raise ValueError(f"reverse mode says {left}, forward mode {right}")
 
@@ -167,7 +181,7 @@ def batching(case: Case) -> None:
 
 def close(value: Array, wanted: Array, dtype: DType) -> None:
     """Raise unless the compiled value is the interpreter's, within the element type."""
-    rtol = {64: 1e-11, 32: 2e-5}.get(dtype.bits, 2e-2) if dtype.kind == "f" else 0.0
+    rtol = {64: 1e-11, 32: 2e-5}.get(dtype.part.bits, 2e-2) if dtype.inexact else 0.0
     left, right = (a.astype(np.float64) if dtype.kind == "f" else a for a in (value, wanted))
     np.testing.assert_allclose(left, right, rtol=rtol, atol=rtol, equal_nan=True)
 
@@ -197,6 +211,19 @@ def c_emitter(case: Case) -> None:
     close(value, wanted, case.node().dtype)
 
 
+def complex_numbers(case: Case) -> None:
+    """On complex inputs the compiled parts give what NumPy's complex arithmetic gives."""
+    if case.sample.note == "special values":
+        raise NotApplicableError
+    try:
+        (wanted,) = interpret([case.node()])
+    except DTypeError:
+        raise NotApplicableError from None  # refused when it is recorded
+    if not np.iscomplexobj(wanted) and all(leaf.dtype.kind != "c" for leaf in case.leaves()):
+        raise NotApplicableError
+    llvm(case)
+
+
 COLUMNS: dict[str, tuple[Callable[[Case], None], bool]] = {
     "reference": (reference, False),  # in every element type
     "gradient": (gradient, True),  # in float64 only
@@ -204,6 +231,7 @@ COLUMNS: dict[str, tuple[Callable[[Case], None], bool]] = {
     "batching": (batching, True),
     "compiled": (llvm, False),
     "C99": (c_emitter, True),
+    "complex": (complex_numbers, True),
 }
 
 
@@ -228,12 +256,14 @@ def row(name: str, op: type[Primitive]) -> Row:
     types = {
         dtype for case in every for dtype in (case.dtype, *input_dtypes(case.sample, case.dtype))
     }
-    made = Row(name, op.kind, " ".join(d.name for d in ALL if d in types))
+    made = Row(name, op.kind, " ".join(d.name for d in (*ALL, *COMPLEX) if d in types))
     for column, (check, double) in COLUMNS.items():
         chosen = list(cases(op, float64)) if double else every
+        if column == "complex":
+            chosen = [complex_case(case) for case in chosen if case.sample.shapes][:3]
         cell, note = attempt(check, chosen or every)
         if column.endswith("gradient") and cell == "–" and not op.differentiable:
-            cell = "zero" if "float64" in made.dtypes else "–"
+            cell = "zero" if {"float64", "complex128"} & set(made.dtypes.split()) else "–"
         made.cells[column] = cell
         if note:
             made.notes.append(f"`{name}`, {column}: {note}")
@@ -258,6 +288,7 @@ def groups(dtypes: str) -> str:
         ("all", ALL),
         ("integers", [d for d in ALL if d.is_integer]),
         ("floats", [d for d in ALL if d.is_floating]),
+        ("complex", list(COMPLEX)),
     ):
         names = [d.name for d in chosen]
         if set(names) <= set(left):
@@ -279,7 +310,7 @@ def markdown(table: Sequence[Row]) -> str:
         "  it exists; *–*: the column does not apply.",
         "- *gradient* means reverse and forward mode; *batching* is `vmap`; *compiled* is what",
         "  `lm.jit` and lazy evaluation run by way of LLVM, *C99* the same kernels by the other",
-        "  emitter; both are compared with the interpreter.",
+        "  emitter; both are compared with the interpreter. *complex*: takes complex numbers too.",
         "",
         f"| primitive | kind | {' | '.join(COLUMNS)} | element types |",
         f"| --- | --- |{' --- |' * (len(COLUMNS) + 1)}",

@@ -25,6 +25,7 @@ from lamella.ir.dim import Dim, Size, product, symbols, typical
 from lamella.ir.loop_text import kernel_text
 from lamella.ir.loops import Kernel
 from lamella.ir.node import Node
+from lamella.ops.calls import PairedCall
 
 __all__ = ["Assembler"]
 
@@ -223,11 +224,14 @@ class Assembler:
         names = self.program.names
         given = [slot[names[source]] for source in node.inputs]
         made = [slot[names[part]] for part in self.parts[node]]
-        inputs = tuple(ops.placeholder(n.shape, n.dtype) for n in node.inputs)
-        call = Node(node.op, inputs, node.shape, node.dtype)
+        if isinstance(node.op, PairedCall):
+            call = node.op.seen(node.inputs)
+        else:
+            inputs = tuple(ops.placeholder(n.shape, n.dtype) for n in node.inputs)
+            call = Node(node.op, inputs, node.shape, node.dtype)
         call.site = node.site
         result.steps.append(Step(len(self.sources), 1, (*given, *made, *sizes), 0))
-        self.sources.append(Source(node.op.name, 0, call=call))
+        self.sources.append(Source(call.op.name, 0, call=call))
 
     def _step(
         self, result: Blueprint, made: Draft, kernel: Kernel, slot: Mapping[str, int], fault: int

@@ -14,6 +14,7 @@ from lamella.compiler.blueprint import Blueprint
 from lamella.compiler.canonicalise import canonicalise, split_reductions
 from lamella.compiler.fusion import fuse
 from lamella.compiler.partition import materialised
+from lamella.compiler.split_complex import split_complex
 from lamella.compiler.statements import build
 from lamella.ir.node import Node, topological
 from lamella.ir.verify import verify_graph
@@ -30,6 +31,7 @@ GRAPH_PASSES: tuple[tuple[str, GraphPass, str], ...] = (
     ("share", canonicalise, "splitting makes new nodes, some of them equal"),
 )
 PASSES: tuple[tuple[str, str], ...] = (
+    ("split_complex", "before everything, which then knows real numbers only"),
     *((name, why) for name, _, why in GRAPH_PASSES),
     ("inline", "decide what is stored; everything else is composed into its users"),
     ("fuse", "statements that share outer loops become one kernel"),
@@ -61,7 +63,7 @@ def compile_graph(
     Raises:
         ShapeError, DTypeError, CompilerError: what ``verify`` found.
     """
-    nodes = list(outputs)
+    nodes, given = split_complex(outputs, inputs)
     for name, run, _ in GRAPH_PASSES:
         if name not in skip or name == "canonicalise":
             nodes = run(nodes)
@@ -72,8 +74,9 @@ def compile_graph(
     program = build(order, nodes, stored)
     groups = fuse(program.statements, enabled="fuse" not in skip)
     offered = {} if "reuse" in skip else donated or {}
-    assembler = Assembler(program, groups, nodes, inputs, scalars, offered)
+    assembler = Assembler(program, groups, nodes, given, scalars, offered)
     blueprint = assembler.run(vector_bytes, reuse="reuse" not in skip)
+    blueprint.outputs = [(node.shape, node.dtype) for node in outputs]
     if verify:
         for kernel in blueprint.kernels:
             verify_kernel(kernel)

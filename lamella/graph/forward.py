@@ -44,7 +44,7 @@ def jvp(
         found[mark] = tangent
     several: dict[Node, Sequence[Node | None]] = {}  # a call -> the tangents of its results
     for node in between(outputs, set(marks)):
-        if node in found or node.dtype.kind != "f" or not node.op.differentiable:
+        if node in found or not node.dtype.inexact or not node.op.differentiable:
             continue
         if isinstance(node.op, Part):
             tangent = several[node.inputs[0]][node.op.index]

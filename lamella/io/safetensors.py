@@ -45,7 +45,7 @@ _CODES = {
     "BOOL": dtypes.bool_, "I8": dtypes.int8, "I16": dtypes.int16, "I32": dtypes.int32,
     "I64": dtypes.int64, "U8": dtypes.uint8, "U16": dtypes.uint16, "U32": dtypes.uint32,
     "U64": dtypes.uint64, "F16": dtypes.float16, "BF16": dtypes.bfloat16,
-    "F32": dtypes.float32, "F64": dtypes.float64,
+    "F32": dtypes.float32, "F64": dtypes.float64, "C64": dtypes.complex64,
 }  # fmt: skip
 _NAMES = {dtype: code for code, dtype in _CODES.items()}
 _ALIGNMENT = 64  # of the first tensor's byte, so that a mapped file feeds vector loads
@@ -182,7 +182,7 @@ def _as_arrays(tensors: Mapping[str, object]) -> dict[str, np.ndarray]:
                 f"[save] tensor {name!r} has dtype {array.dtype}, which safetensors files of "
                 f"Lamella do not hold; cast it to one of {', '.join(d.name for d in _NAMES)}"
             )
-        little = code.newbyteorder("<") if code.byteorder == "=" and code.kind in "iuf" else code
+        little = code.newbyteorder("<") if code.byteorder == "=" and code.kind in "iufc" else code
         arrays[name] = np.ascontiguousarray(array, dtype=little).reshape(array.shape)
     return arrays
 
@@ -337,7 +337,7 @@ def _check_layout(entries: list[Entry], available: int, path: object) -> None:
 def _array(whole: mmap.mmap | bytes, start: int, entry: Entry, path: object) -> np.ndarray:
     count = (entry.end - entry.begin) // entry.dtype.itemsize
     kind = entry.dtype.numpy
-    if kind.kind in "iuf" and entry.dtype.itemsize > 1:
+    if kind.kind in "iufc" and entry.dtype.itemsize > 1:
         kind = kind.newbyteorder("<")
     try:
         if not count:

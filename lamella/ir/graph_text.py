@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from lamella.dtypes import ALL, DType
+from lamella.dtypes import ALL, COMPLEX, DType
 from lamella.errors import CompilerError, FileFormatError, did_you_mean
 from lamella.ir.dim import Size
 from lamella.ir.loop_parse import parse_size
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["graph_text", "parse_graph"]
 
-_DTYPES: Final = {dtype.name: dtype for dtype in ALL}
+_DTYPES: Final = {dtype.name: dtype for dtype in (*ALL, *COMPLEX)}
 _WORDS: Final[dict[str, object]] = {
     "True": True, "False": False, "None": None, "inf": math.inf, "-inf": -math.inf, "nan": math.nan,
 }  # fmt: skip

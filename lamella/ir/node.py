@@ -79,10 +79,10 @@ class Node:
 
 def make(op: Primitive, inputs: tuple[Node, ...], shape: Shape, dtype: DType) -> Node:
     """A new node that is tracked when an input is and gradients are being recorded (floating point
-    only).
+    and complex only).
     """
     node = Node(op, inputs, shape, dtype)
-    if dtype.kind == "f" and gradient_mode.enabled:
+    if dtype.inexact and gradient_mode.enabled:
         for source in inputs:
             if source.tracked:
                 node.tracked = True

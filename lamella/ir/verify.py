@@ -42,7 +42,7 @@ def _verify_fields(node: Node) -> None:
         problem = f"shape {node.shape!r} is not a tuple"
     elif any(not _is_size(size) for size in node.shape):
         problem = f"shape {node.shape!r} has a size that is neither a Dim nor an int >= 0"
-    elif node.tracked and node.dtype.kind != "f":
+    elif node.tracked and not node.dtype.inexact:
         problem = f"a node of {node.dtype.name} is tracked, but only floating point is"
     elif node.op.kind == "leaf" and node.op.name in ("data", "scalar") and node.value is None:
         problem = "the leaf has no value"

@@ -10,6 +10,7 @@ from lamella.ops.arithmetic import *
 from lamella.ops.division import *
 from lamella.ops.comparison import *
 from lamella.ops.convert import *
+from lamella.ops.complex import *
 from lamella.ops.bitwise import *
 from lamella.ops.rounding import *
 from lamella.ops.exponential import *

@@ -16,6 +16,7 @@ from lamella import ops
 from lamella.dtypes import ALL, FLOATS, INTEGERS
 from lamella.ir.loops import Expr, apply
 from lamella.ir.node import Node
+from lamella.ops import complex_parts
 from lamella.ops.base import Array, Sample
 from lamella.ops.families import Elementwise, binary, unary
 from lamella.ops.leaf import Constant, constant
@@ -41,7 +42,8 @@ class Add(Elementwise):
     """``a + b``."""
 
     name: ClassVar[str] = "add"
-    kinds: ClassVar[str] = "iuf"
+    kinds: ClassVar[str] = "iufc"
+    partwise: ClassVar[bool] = True
     loop_op: ClassVar[str] = "add"
     linear: ClassVar[bool] = True
     compute = staticmethod(np.add)
@@ -61,7 +63,8 @@ class Subtract(Elementwise):
     """``a - b``."""
 
     name: ClassVar[str] = "subtract"
-    kinds: ClassVar[str] = "iuf"
+    kinds: ClassVar[str] = "iufc"
+    partwise: ClassVar[bool] = True
     loop_op: ClassVar[str] = "sub"
     linear: ClassVar[bool] = True
     compute = staticmethod(np.subtract)
@@ -81,7 +84,8 @@ class Multiply(Elementwise):
     """``a * b``."""
 
     name: ClassVar[str] = "multiply"
-    kinds: ClassVar[str] = "iuf"
+    kinds: ClassVar[str] = "iufc"
+    split = staticmethod(complex_parts.multiply)
     loop_op: ClassVar[str] = "mul"
     compute = staticmethod(np.multiply)
 
@@ -100,6 +104,8 @@ class Divide(Elementwise):
     """``a / b``, floating point."""
 
     name: ClassVar[str] = "divide"
+    kinds: ClassVar[str] = "fc"
+    split = staticmethod(complex_parts.divide)
     loop_op: ClassVar[str] = "div"
     cost: ClassVar[int] = 4
     compute = staticmethod(np.divide)
@@ -120,7 +126,8 @@ class Negative(Elementwise):
     """-a; unsigned integers wrap."""
 
     name: ClassVar[str] = "negative"
-    kinds: ClassVar[str] = "iuf"
+    kinds: ClassVar[str] = "iufc"
+    partwise: ClassVar[bool] = True
     loop_op: ClassVar[str] = "neg"
     linear: ClassVar[bool] = True
     compute = staticmethod(np.negative)
@@ -295,22 +302,26 @@ def negative(x: Node) -> Node:
 
 
 def abs(x: Node) -> Node:
-    """|x|.
+    """|x|; of a complex number its modulus, which is real.
 
     >>> from lamella import dtypes, ops
     >>> abs(ops.constant(-7, dtypes.int32)).op
     Abs()
     """
+    if x.dtype.kind == "c":
+        return ops.modulus(x)
     return x if x.dtype.kind == "u" else unary(_ABS, x)
 
 
 def sign(x: Node) -> Node:
-    """-1, 0 or 1.
+    """-1, 0 or 1; of a complex number x over its modulus, or 0.
 
     >>> from lamella import dtypes, ops
     >>> sign(ops.constant(-7, dtypes.int32)).op
     Sign()
     """
+    if x.dtype.kind == "c":
+        return ops.direction(x)
     return unary(_SIGN, x)
 
 

@@ -14,6 +14,9 @@ Conventions for rules on nodes:
   the result.
 - An elementwise input has the shape of the result, or is 0-d; nothing else broadcasts implicitly.
 - float16 and bfloat16 arithmetic is float32 arithmetic rounded at the end.
+- A cotangent of a complex node is dL/d(real part) + i dL/d(imaginary part): the direction in which
+  a real L grows fastest. So a linear rule passes it on as it is, and a function with the complex
+  derivative p multiplies it by the conjugate of p; tangents are multiplied by p itself.
 """
 from __future__ import annotations
 
@@ -29,11 +32,11 @@ from lamella.dtypes import DType
 from lamella.errors import MissingRuleError
 from lamella.ir.dim import Shape, Size
 from lamella.ir.loops import Const, Expr, Stmt, Var
-from lamella.ir.node import Node
+from lamella.ir.node import Node, make
 
 __all__ = [
-    "PRIMITIVES", "Array", "Element", "Index", "KernelWriter", "Kind", "Needs", "Primitive",
-    "Sample",
+    "PRIMITIVES", "Array", "Element", "Index", "KernelWriter", "Kind", "Needs", "Parts",
+    "Primitive", "Sample", "each_part",
 ]  # fmt: skip
 
 Array = npt.NDArray[Any]
@@ -42,6 +45,7 @@ Kind = Literal[
     "leaf", "elementwise", "movement", "reduction", "contraction", "kernel", "call", "part"
 ]  # fmt: skip
 Needs = tuple[bool, ...]
+Parts = tuple[Node, ...]  # of a complex node its real and its imaginary part; of a real one itself
 
 
 class Element(Protocol):
@@ -123,6 +127,9 @@ def _uniform(
 ) -> Array:
     if dtype.kind == "b":
         return np.asarray(rng.random(shape) < 0.5)
+    if dtype.kind == "c":
+        parts = rng.uniform(low, high, (2, *shape))
+        return np.asarray(parts[0] + 1j * parts[1]).astype(dtype.numpy)
     if dtype.kind == "f":
         return np.asarray(rng.uniform(low, high, shape)).astype(dtype.numpy)
     first, last = (-9, 9) if dtype.kind == "i" else (0, 9)
@@ -180,6 +187,11 @@ class Primitive(ABC):
         """The node applied along a new leading axis of ``size``, which ``batched`` args have."""
         raise MissingRuleError(self.name, "vmap", "batch")
 
+    # -- complex numbers --------------------------------------------------------------------------
+    def complex_parts(self, node: Node, args: Sequence[Parts]) -> Parts:
+        """The parts of ``node``, which is or takes complex numbers, from those of its inputs."""
+        raise MissingRuleError(self.name, "complex numbers", "complex_parts")
+
     # -- lowering ---------------------------------------------------------------------------------
     def element(self, node: Node, args: Sequence[Element], index: Index) -> Expr:
         """Elementwise, movement and iota: the element of the result at ``index``."""
@@ -209,3 +221,16 @@ class Primitive(ABC):
     def samples(cls) -> Iterator[Sample]:
         """Inputs that exercise every parameter; generated tests and docs come from them."""
         yield from ()
+
+
+def each_part(node: Node, args: Sequence[Parts]) -> Parts:
+    """The operation of ``node`` applied to the real parts, then to the imaginary parts; real inputs
+    (indices, conditions) serve both.
+    """
+    found = []
+    for part in (0, 1):
+        inputs = tuple(arg[part] if len(arg) == 2 else arg[0] for arg in args)
+        made = make(node.op, inputs, node.shape, node.dtype.part)
+        made.site = node.site
+        found.append(made)
+    return tuple(found)

@@ -26,9 +26,11 @@ from lamella.ir.loops import Expr
 from lamella.ir.node import Node, gradient_mode
 from lamella.ops.base import Array, Kind, Needs, Primitive, Sample
 from lamella.ops.families import Elementwise, check_fits, unary
+from lamella.ops.leaf import placeholder
 
 __all__ = [
-    "Barrier", "Call", "Part", "Result", "barrier", "call", "keep", "living", "part", "parts",
+    "Barrier", "Call", "PairedCall", "Part", "Result", "barrier", "call", "keep", "living", "part",
+    "parts",
 ]  # fmt: skip
 
 Result = tuple[Shape, DType]
@@ -65,6 +67,35 @@ class Call(Primitive):
 
 
 @dataclass(frozen=True, slots=True)
+class PairedCall(Call):
+    """The opaque call ``inner`` while a program is compiled: where an input's dtype is complex, the
+    input here is the real one with an axis of 2 more that lies in the same memory, and so are
+    complex results.
+    """
+
+    opaque: ClassVar[bool] = True
+    inner: Call
+    dtypes: tuple[DType, ...]
+
+    def results(self, inputs: Sequence[Node]) -> tuple[Result, ...]:
+        """Those of ``inner``, complex ones as pairs."""
+        found = self.inner.results(self.seen(inputs).inputs)
+        return tuple(
+            ((*shape, 2), dtype.part) if dtype.kind == "c" else (shape, dtype)
+            for shape, dtype in found
+        )
+
+    def seen(self, inputs: Sequence[Node]) -> Node:
+        """The call of ``inner`` on placeholders of the inputs' true shapes and dtypes."""
+        shapes = (
+            source.shape[:-1] if dtype.kind == "c" else source.shape
+            for source, dtype in zip(inputs, self.dtypes, strict=True)
+        )
+        given = tuple(placeholder(s, d) for s, d in zip(shapes, self.dtypes, strict=True))
+        return Node(self.inner, given, (), _marker(self.inner.results(given)))
+
+
+@dataclass(frozen=True, slots=True)
 class Part(Primitive):
     """One result of a call."""
 
@@ -97,8 +128,10 @@ _records: weakref.WeakKeyDictionary[Node, _Record] = weakref.WeakKeyDictionary()
 
 
 def _marker(results: Sequence[Result]) -> DType:
-    """The dtype of a call node: floating point if a result is, since only that is tracked."""
-    return next((dtype for _, dtype in results if dtype.kind in "fc"), uint8)
+    """The dtype of a call node: one with derivatives if a result has them, for only that is
+    tracked.
+    """
+    return next((dtype for _, dtype in results if dtype.inexact), uint8)
 
 
 def call(op: Call, *inputs: Node) -> tuple[Node, ...]:
@@ -132,7 +165,7 @@ def part(node: Node, index: int) -> Node:
     if found is None:
         shape, dtype = _results(node)[index]
         found = Node(Part(index), (node,), shape, dtype)
-        found.tracked = node.tracked and dtype.kind in "fc"
+        found.tracked = node.tracked and dtype.inexact
         found.value = record.kept.get(index)
         record.living[index] = weakref.ref(found)
     return found
@@ -157,7 +190,8 @@ class Barrier(Elementwise):
     """The input, in memory of its own: nothing is composed or merged across it."""
 
     name: ClassVar[str] = "barrier"
-    kinds: ClassVar[str] = "biuf"
+    kinds: ClassVar[str] = "biufc"
+    partwise: ClassVar[bool] = True
     linear: ClassVar[bool] = True
     widens: ClassVar[bool] = False
     compute = staticmethod(np.asarray)

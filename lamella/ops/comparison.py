@@ -15,6 +15,7 @@ from lamella.dtypes import ALL, FLOATS, bool_
 from lamella.errors import DTypeError
 from lamella.ir.loops import Expr, apply
 from lamella.ir.node import Node, make
+from lamella.ops import complex_parts
 from lamella.ops.base import Array, Needs, Sample
 from lamella.ops.families import (
     Elementwise,
@@ -50,6 +51,8 @@ class Equal(Comparison):
     """``a == b``."""
 
     name: ClassVar[str] = "equal"
+    kinds: ClassVar[str] = "biufc"
+    split = staticmethod(complex_parts.equal)
     loop_op: ClassVar[str] = "eq"
     compute = staticmethod(np.equal)
 
@@ -64,6 +67,8 @@ class NotEqual(Comparison):
     """``a != b``, true for nan."""
 
     name: ClassVar[str] = "not_equal"
+    kinds: ClassVar[str] = "biufc"
+    split = staticmethod(complex_parts.not_equal)
     loop_op: ClassVar[str] = "ne"
     compute = staticmethod(np.not_equal)
 
@@ -114,6 +119,8 @@ class IsNan(FloatTest):
     """Whether a is nan."""
 
     name: ClassVar[str] = "isnan"
+    kinds: ClassVar[str] = "fc"
+    split = staticmethod(complex_parts.isnan)
     loop_op: ClassVar[str] = "isnan"
     compute = staticmethod(np.isnan)
 
@@ -128,6 +135,8 @@ class IsInf(FloatTest):
     """Whether a is infinite."""
 
     name: ClassVar[str] = "isinf"
+    kinds: ClassVar[str] = "fc"
+    split = staticmethod(complex_parts.isinf)
     loop_op: ClassVar[str] = "isinf"
     compute = staticmethod(np.isinf)
 
@@ -142,6 +151,8 @@ class IsFinite(FloatTest):
     """Whether a is neither infinite nor nan."""
 
     name: ClassVar[str] = "isfinite"
+    kinds: ClassVar[str] = "fc"
+    split = staticmethod(complex_parts.isfinite)
     loop_op: ClassVar[str] = "isfinite"
     compute = staticmethod(np.isfinite)
 
@@ -170,7 +181,8 @@ class Where(Elementwise):
     """b where a (bool) holds, else c."""
 
     name: ClassVar[str] = "where"
-    kinds: ClassVar[str] = "biuf"
+    kinds: ClassVar[str] = "biufc"
+    partwise: ClassVar[bool] = True
     widens: ClassVar[bool] = False
     loop_op: ClassVar[str] = "select"
     @staticmethod

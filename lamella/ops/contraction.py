@@ -51,8 +51,11 @@ class Contraction:
 
 
 def exact(array: Array, dtype: DType) -> Array:
-    """An operand as the reference multiplies it: float64, or the result's integer dtype."""
-    return array.astype(np.float64 if dtype.kind == "f" else dtype.numpy)
+    """An operand as the reference multiplies it: float64, complex128, or the result's integer
+    dtype.
+    """
+    wide = {"f": np.dtype(np.float64), "c": np.dtype(np.complex128)}
+    return array.astype(wide.get(dtype.kind, dtype.numpy))
 
 
 def result_dtype(op: str, given: DType, wanted: DType | None) -> DType:

@@ -1,7 +1,7 @@
 """Conversion of element types: ``cast`` keeps the value, ``bitcast`` keeps the bits.
 
 The target dtype is the node's. Float to integer truncates and saturates (nan gives 0), to bool is
-``x != 0``, to float rounds to nearest even.
+``x != 0``, to float rounds to nearest even. Of a complex number a real type keeps the real part.
 """
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from lamella import ops
 from lamella.dtypes import ALL, FLOATS, DType, float32
 from lamella.errors import DTypeError
 from lamella.ir import loops
 from lamella.ir.loops import Expr
 from lamella.ir.node import Node, make
-from lamella.ops.base import Array, Needs, Sample
+from lamella.ops.base import Array, Needs, Parts, Sample
 from lamella.ops.families import Elementwise, check_fits
 from lamella.ops.sampling import SHAPES, special
 
@@ -28,7 +29,7 @@ class Cast(Elementwise):
     """The same value in another element type."""
 
     name: ClassVar[str] = "cast"
-    kinds: ClassVar[str] = "biuf"
+    kinds: ClassVar[str] = "biufc"
     widens: ClassVar[bool] = False
 
     def check(self, node: Node) -> None:
@@ -44,11 +45,23 @@ class Cast(Elementwise):
         return (cast(cotangent, node.inputs[0].dtype),)
 
     def jvp(self, node: Node, tangents: Sequence[Node | None]) -> Node | None:
-        """The tangent cast; none for a result that is not floating point."""
+        """The tangent cast; none for a result that has no derivative."""
         (tangent,) = tangents
-        if tangent is None or node.dtype.kind != "f":
+        if tangent is None or not node.dtype.inexact:
             return None
         return cast(tangent, node.dtype)
+
+    def complex_parts(self, node: Node, args: Sequence[Parts]) -> Parts:
+        """Each part cast; a real number has the imaginary part 0, and of a complex one the real
+        part is kept (for bool: whether either is not 0).
+        """
+        (parts,) = args
+        if node.dtype.kind == "c":
+            real, *imaginary = (cast(part, node.dtype.part) for part in parts)
+            return real, imaginary[0] if imaginary else ops.zeros(node.shape, node.dtype.part)
+        if node.dtype.kind == "b":
+            return (ops.logical_or(*(cast(part, node.dtype) for part in parts)),)
+        return (cast(parts[0], node.dtype),)
 
     def expr(self, node: Node, values: Sequence[Expr]) -> Expr:
         """``cast``."""
@@ -76,9 +89,11 @@ def convert(array: Array, dtype: DType) -> Array:
     """
     if dtype.kind == "b":
         return np.asarray(array != 0)
+    if array.dtype.kind == "c" and dtype.kind != "c":
+        array = array.real
     floating = array.dtype.kind not in "biu"
     with np.errstate(all="ignore"):
-        if not floating or dtype.kind == "f":
+        if not floating or dtype.inexact:
             return np.asarray(array).astype(dtype.numpy)
         wide = np.trunc(array.astype(np.float64))
         limits = np.iinfo(dtype.name)

@@ -33,6 +33,7 @@ from lamella.ops.families import (
 from lamella.ops.leaf import constant
 from lamella.ops.reduce import lowest
 from lamella.ops.sampling import special
+from lamella.ops.validate import require_ordered
 
 __all__ = [
     "CumArgMax", "CumArgMin", "CumProd", "CumSum", "LinearRecurrence", "cumargmax", "cumargmin",
@@ -370,7 +371,28 @@ def cumprod(x: Node, axis: int, reverse: bool = False) -> Node:
     >>> cumprod(ops.iota((3,), 0, dtypes.int64), 0).op
     CumProd(axis=0, reverse=False)
     """
-    return make(CumProd(_along("cumprod", x, axis), reverse), (x,), x.shape, x.dtype)
+    along = _along("cumprod", x, axis)
+    if x.dtype.kind == "c":
+        return _complex_cumprod(x, along, reverse)
+    return make(CumProd(along, reverse), (x,), x.shape, x.dtype)
+
+
+def _complex_cumprod(x: Node, axis: int, reverse: bool) -> Node:
+    """Products of 2, 4, 8 … neighbours, each of two before: no loop carries two parts."""
+    size, step = x.shape[axis], 1
+    if not isinstance(size, int):
+        raise ShapeError(
+            f"[cumprod] axis {axis} of complex numbers has the symbolic size {size}; leave it out "
+            "of dynamic=..."
+        )
+    while step < size:
+        ends = [step if a == axis else 0 for a in range(x.ndim)]
+        none = [0] * x.ndim
+        low, high = (none, ends) if reverse else (ends, none)
+        moved = ops.slice(ops.pad(x, low, high, constant(1, x.dtype)), high, x.shape)
+        x = ops.multiply(moved, x)
+        step *= 2
+    return x
 
 
 def linear_recurrence(a: Node, b: Node, axis: int, reverse: bool = False) -> Node:
@@ -401,6 +423,7 @@ def linear_recurrence(a: Node, b: Node, axis: int, reverse: bool = False) -> Nod
 
 
 def _cumulative_position(op: type[CumArg], x: Node, axis: int, reverse: bool) -> Node:
+    require_ordered(op.name, x)
     source = ops.cast(x, uint8) if x.dtype is bool_ else x
     return make(op(_along(op.name, source, axis), reverse), (source,), x.shape, int64)
 

@@ -15,6 +15,7 @@ import numpy as np
 from lamella.dtypes import FLOATS
 from lamella.ir.loops import Const, Expr, apply
 from lamella.ir.node import Node
+from lamella.ops import complex_parts
 from lamella.ops.arithmetic import add, divide, like, multiply, negative, reciprocal, subtract
 from lamella.ops.base import Array, Sample
 from lamella.ops.families import Elementwise, unary
@@ -48,6 +49,8 @@ class Sqrt(Elementwise):
     """Square root; derivative inf at 0."""
 
     name: ClassVar[str] = "sqrt"
+    kinds: ClassVar[str] = "fc"
+    split = staticmethod(complex_parts.sqrt)
     loop_op: ClassVar[str] = "sqrt"
     cost: ClassVar[int] = 6
     compute = staticmethod(np.sqrt)
@@ -67,6 +70,8 @@ class Rsqrt(Elementwise):
     """1 / sqrt(a)."""
 
     name: ClassVar[str] = "rsqrt"
+    kinds: ClassVar[str] = "fc"
+    split = staticmethod(complex_parts.rsqrt)
     loop_op: ClassVar[str] = "rsqrt"
     cost: ClassVar[int] = 8
     compute = staticmethod(_rsqrt)
@@ -87,6 +92,8 @@ class Exp(Elementwise):
     """``e ** a``."""
 
     name: ClassVar[str] = "exp"
+    kinds: ClassVar[str] = "fc"
+    split = staticmethod(complex_parts.exp)
     loop_op: ClassVar[str] = "exp"
     cost: ClassVar[int] = 14
     compute = staticmethod(np.exp)
@@ -125,6 +132,8 @@ class Expm1(Elementwise):
     """``e ** a - 1`` without cancellation."""
 
     name: ClassVar[str] = "expm1"
+    kinds: ClassVar[str] = "fc"
+    split = staticmethod(complex_parts.expm1)
     loop_op: ClassVar[str] = "expm1"
     cost: ClassVar[int] = 20
     compute = staticmethod(np.expm1)
@@ -144,6 +153,8 @@ class Log(Elementwise):
     """Natural logarithm."""
 
     name: ClassVar[str] = "log"
+    kinds: ClassVar[str] = "fc"
+    split = staticmethod(complex_parts.log)
     loop_op: ClassVar[str] = "log"
     cost: ClassVar[int] = 18
     compute = staticmethod(np.log)
@@ -163,6 +174,8 @@ class Log2(Elementwise):
     """Logarithm to base 2."""
 
     name: ClassVar[str] = "log2"
+    kinds: ClassVar[str] = "fc"
+    split = staticmethod(complex_parts.log2)
     loop_op: ClassVar[str] = "log2"
     cost: ClassVar[int] = 18
     compute = staticmethod(np.log2)
@@ -183,6 +196,8 @@ class Log10(Elementwise):
     """Logarithm to base 10."""
 
     name: ClassVar[str] = "log10"
+    kinds: ClassVar[str] = "fc"
+    split = staticmethod(complex_parts.log10)
     loop_op: ClassVar[str] = "log10"
     cost: ClassVar[int] = 18
     compute = staticmethod(np.log10)
@@ -203,6 +218,8 @@ class Log1p(Elementwise):
     """log(1 + a) without cancellation."""
 
     name: ClassVar[str] = "log1p"
+    kinds: ClassVar[str] = "fc"
+    split = staticmethod(complex_parts.log1p)
     loop_op: ClassVar[str] = "log1p"
     cost: ClassVar[int] = 22
     compute = staticmethod(np.log1p)

@@ -23,7 +23,7 @@ from lamella.errors import DTypeError, ShapeError
 from lamella.ir.dim import Shape, Size
 from lamella.ir.loops import Expr, apply, cast
 from lamella.ir.node import Node, make
-from lamella.ops.base import Array, Element, Index, Kind, Needs, Primitive
+from lamella.ops.base import Array, Element, Index, Kind, Needs, Parts, Primitive, each_part
 
 __all__ = [
     "Elementwise", "Linear", "Movement", "Multilinear", "accumulator", "batch_argument",
@@ -33,6 +33,7 @@ __all__ = [
 
 _KIND_NAMES = {
     "b": "bool", "i": "signed integers", "u": "unsigned integers", "f": "floating point",
+    "c": "complex",
 }  # fmt: skip
 
 
@@ -191,6 +192,8 @@ class Elementwise(Primitive):
 
     ``loop_op`` names the loop IR operation that is its meaning (or override ``expr``); ``compute``
     is the NumPy function; ``kinds`` the dtype kinds taken; ``predicate``: the result is bool.
+    Where "c" is among the kinds, ``split`` gives the parts of the result from those of the
+    arguments (see ``ops.complex_parts``), unless ``partwise``: applied to each part by itself.
     """
 
     kind: ClassVar[Kind] = "elementwise"
@@ -199,6 +202,8 @@ class Elementwise(Primitive):
     widens: ClassVar[bool] = True  # float16 and bfloat16 are computed in float32
     loop_op: ClassVar[str] = ""
     compute: ClassVar[Callable[..., Array]]
+    partwise: ClassVar[bool] = False
+    split: ClassVar[Callable[..., Parts] | None] = None
 
     def check(self, node: Node) -> None:
         """Inputs of one dtype, each of the node's shape or 0-d."""
@@ -218,15 +223,22 @@ class Elementwise(Primitive):
             value = np.asarray(self.compute(*wide)).astype(dtype.numpy)
         return np.broadcast_to(value, shape)
 
+    def complex_parts(self, node: Node, args: Sequence[Parts]) -> Parts:
+        """Each part by itself, or ``split``."""
+        if self.partwise:
+            return each_part(node, args)
+        split = type(self).split
+        return Primitive.complex_parts(self, node, args) if split is None else split(*args)
+
     def vjp(self, node: Node, cotangent: Node, needs: Needs) -> Sequence[Node | None]:
-        """``cotangent * partial``, summed to 0-d for a 0-d input of a larger result."""
+        """``cotangent * conj(partial)``, summed to 0-d for a 0-d input of a larger result."""
         partials = self.partials(node)
         found: list[Node | None] = []
         for source, partial, need in zip(node.inputs, partials, needs, strict=True):
             if not need or partial is None:
                 found.append(None)
                 continue
-            found.append(unbroadcast(_scaled(cotangent, partial), source))
+            found.append(unbroadcast(_scaled(cotangent, ops.conj(partial)), source))
         return found
 
     def jvp(self, node: Node, tangents: Sequence[Node | None]) -> Node | None:
@@ -297,12 +309,16 @@ class Linear(Primitive):
         if all(tangent is None for tangent in tangents):
             return None
         inputs = [
-            source if source.dtype.kind != "f"
+            source if not source.dtype.inexact
             else ops.full(0.0, source.shape, source.dtype) if tangent is None
             else tangent
             for source, tangent in zip(node.inputs, tangents, strict=True)
         ]  # fmt: skip
         return self.apply(node, inputs)
+
+    def complex_parts(self, node: Node, args: Sequence[Parts]) -> Parts:
+        """The operation on each part."""
+        return each_part(node, args)
 
     def apply(self, node: Node, inputs: Sequence[Node]) -> Node:
         """The operation of ``node`` on other inputs of the same shapes and dtypes."""
@@ -321,8 +337,22 @@ class Multilinear(Primitive):
     """Linear in each floating input by itself, such as a contraction. Give ``transpose``."""
 
     def vjp(self, node: Node, cotangent: Node, needs: Needs) -> Sequence[Node | None]:
-        """The transpose by each input, the others fixed."""
+        """The transpose by each input, the others (conjugated) fixed."""
+        if node.dtype.kind == "c":
+            inputs = tuple(ops.conj(source) for source in node.inputs)
+            node = Node(self, inputs, node.shape, node.dtype)
         return self.transpose(node, cotangent, needs)
+
+    def complex_parts(self, node: Node, args: Sequence[Parts]) -> Parts:
+        """(a + ib)(c + id) = (ac - bd) + i(ad + bc)."""
+        (a, b), (c, d) = args
+        part = node.dtype.part
+
+        def times(x: Node, y: Node) -> Node:
+            return make(self, (x, y), node.shape, part)
+
+        real = ops.subtract(times(a, c), times(b, d))
+        return real, ops.add(times(a, d), times(b, c))
 
     def jvp(self, node: Node, tangents: Sequence[Node | None]) -> Node | None:
         """The product rule: one application per input with a tangent."""

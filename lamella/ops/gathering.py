@@ -22,7 +22,7 @@ from lamella.ir import index as ix
 from lamella.ir.dim import Dim, Shape, Size, product
 from lamella.ir.loops import Expr, apply, cast
 from lamella.ir.node import Node, make
-from lamella.ops.base import Array, Element, Index, Needs, Primitive, Sample
+from lamella.ops.base import Array, Element, Index, Needs, Parts, Primitive, Sample, each_part
 from lamella.ops.families import broadcast_shapes, check_fits, normalize_axes, to_shape
 from lamella.ops.movement import permute, reshape, zeros
 from lamella.ops.site import user_site
@@ -133,6 +133,10 @@ class Gather(Primitive):
             for arg, has in zip(args, batched, strict=True)
         ]
         return _at_site(gather(full[0], full[1], self.lead + 1, self.checked), node)
+
+    def complex_parts(self, node: Node, args: Sequence[Parts]) -> Parts:
+        """Each part by the same indices."""
+        return each_part(node, args)
 
     def element(self, node: Node, args: Sequence[Element], index: Index) -> Expr:
         """The element at the position that the index names."""

@@ -14,6 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from lamella import ops
 from lamella.dtypes import ALL, FLOATS, INTEGERS, DType, bool_, float64, int64
 from lamella.errors import DTypeError, MissingRuleError, OptionError, ShapeError
 from lamella.ir.dim import Shape, Size
@@ -27,7 +28,7 @@ __all__ = [
     "constant", "data", "full", "iota", "mark", "placeholder", "scalar", "stop_gradient",
 ]  # fmt: skip
 
-Number = bool | int | float
+Number = bool | int | float | complex
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class Constant(Leaf):
     """A 0-d literal that is part of the program's structure."""
 
     name: ClassVar[str] = "constant"
-    value: Number
+    value: bool | int | float
 
     # 0.0 and -0.0 are different constants, nan equals itself.
     def __eq__(self, other: object) -> bool:
@@ -161,7 +162,8 @@ class StopGradient(Elementwise):
     """The identity, with derivative zero."""
 
     name: ClassVar[str] = "stop_gradient"
-    kinds: ClassVar[str] = "biuf"
+    kinds: ClassVar[str] = "biufc"
+    partwise: ClassVar[bool] = True
     cost: ClassVar[int] = 0
     widens: ClassVar[bool] = False
     differentiable: ClassVar[bool] = False
@@ -186,7 +188,8 @@ class Mark(Elementwise):
     """The identity with a fresh node: what a transformation differentiates by."""
 
     name: ClassVar[str] = "mark"
-    kinds: ClassVar[str] = "biuf"
+    kinds: ClassVar[str] = "biufc"
+    partwise: ClassVar[bool] = True
     cost: ClassVar[int] = 0
     widens: ClassVar[bool] = False
     compute = staticmethod(np.asarray)
@@ -226,12 +229,15 @@ def data(value: object, shape: Shape, dtype: DType, tracked: bool = False) -> No
 
 
 def scalar(value: Number, dtype: DType) -> Node:
-    """A 0-d run-time argument: programs are shared between its values.
+    """A 0-d run-time argument: programs are shared between its values. A complex one is made of
+    two.
 
     >>> from lamella import dtypes, ops
     >>> ops.scalar(0.5, dtypes.float64).value
     0.5
     """
+    if dtype.kind == "c":
+        return ops.complex(scalar(value.real, dtype.part), scalar(value.imag, dtype.part))
     node = Node(SCALAR, (), (), dtype)
     node.value = value
     return node
@@ -245,7 +251,7 @@ def _round32(value: float) -> float:
 
 
 def constant(value: Number, dtype: DType) -> Node:
-    """A 0-d literal baked into the program, rounded to ``dtype``.
+    """A 0-d literal baked into the program, rounded to ``dtype``; a complex one is made of two.
 
     Raises:
         OptionError: for an integer dtype that cannot hold ``value``.
@@ -254,7 +260,13 @@ def constant(value: Number, dtype: DType) -> Node:
     >>> ops.constant(2, dtypes.float64).op
     Constant(value=2.0)
     """
-    literal: Number
+    literal: bool | int | float
+    if dtype.kind == "c":
+        return ops.complex(constant(value.real, dtype.part), constant(value.imag, dtype.part))
+    if isinstance(value, complex):
+        raise DTypeError(
+            f"[constant] {dtype.name} cannot hold the complex number {value}; use complex64"
+        )
     if dtype.kind == "f":
         literal = float(value)
         if dtype.bits == 32:
@@ -298,6 +310,8 @@ def iota(shape: Shape, axis: int, dtype: DType) -> Node:
     >>> ops.iota((2, 3), 1, dtypes.float64)
     <Iota(axis=1): float64[2, 3]>
     """
+    if dtype.kind == "c":
+        return ops.cast(iota(shape, axis, dtype.part), dtype)
     node = Node(Iota(axis + len(shape) if axis < 0 else axis), (), shape, dtype)
     node.op.check(node)
     return node
@@ -328,10 +342,10 @@ def stop_gradient(x: Node) -> Node:
 
 
 def mark(x: Node) -> Node:
-    """``x`` under a fresh identity, tracked if it is floating point.
+    """``x`` under a fresh identity, tracked if it is floating point or complex.
 
     >>> from lamella import dtypes, ops
     >>> mark(ops.data(None, (2,), dtypes.float64)).tracked
     True
     """
-    return Node(_MARK, (x,), x.shape, x.dtype, x.dtype.kind == "f")
+    return Node(_MARK, (x,), x.shape, x.dtype, x.dtype.inexact)

@@ -19,6 +19,7 @@ from lamella.ops.base import Array, Kind, Needs, Primitive, Sample
 from lamella.ops.families import check_fits, normalize_axes
 from lamella.ops.reduce import lowest, remaining, require_elements, wide
 from lamella.ops.sampling import special
+from lamella.ops.validate import require_ordered
 
 __all__ = ["ArgMax", "ArgMin", "argmax", "argmin"]
 
@@ -96,6 +97,7 @@ def _positions(build: Callable[[Node, int], Node]) -> Iterator[Sample]:
 
 
 def _position(op: type[ArgExtremum], x: Node, axis: int) -> Node:
+    require_ordered(op.name, x)
     (found,) = normalize_axes(op.name, axis, x.ndim)
     require_elements(op.name, x, axis)
     source = ops.cast(x, uint8) if x.dtype is bool_ else x

@@ -7,8 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from lamella import ops
 from lamella.dtypes import FLOATS, INTEGERS
 from lamella.ir.node import Node
+from lamella.ops import complex_parts
 from lamella.ops.arithmetic import like, multiply, subtract
 from lamella.ops.base import Array, Needs, Sample
 from lamella.ops.comparison import equal, where
@@ -25,21 +27,22 @@ class Pow(Elementwise):
     """``a ** b``; integers wrap, a negative exponent gives 0 (1 and -1 keep their powers)."""
 
     name: ClassVar[str] = "pow"
-    kinds: ClassVar[str] = "iuf"
+    kinds: ClassVar[str] = "iufc"
+    split = staticmethod(complex_parts.pow)
     loop_op: ClassVar[str] = "pow"
     cost: ClassVar[int] = 40
 
     @staticmethod
     def compute(a: Array, b: Array) -> Array:
         """``np.power``, total for integers."""
-        return np.asarray(np.power(a, b)) if a.dtype.kind == "f" else _integer_power(a, b)
+        return np.asarray(np.power(a, b)) if a.dtype.kind in "fc" else _integer_power(a, b)
 
     def vjp(self, node: Node, cotangent: Node, needs: Needs) -> Sequence[Node | None]:
         """The partial by an exponent is only made when it is asked for: it takes a logarithm."""
         found: list[Node | None] = [None, None]
         for position, partial in enumerate((_by_base, _by_exponent)):
             if needs[position]:
-                term = multiply(cotangent, partial(node))
+                term = multiply(cotangent, ops.conj(partial(node)))
                 found[position] = unbroadcast(term, node.inputs[position])
         return found
 

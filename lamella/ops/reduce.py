@@ -90,6 +90,7 @@ class ReduceSum(Linear, Reduction):
 
     name: ClassVar[str] = "reduce_sum"
     kind: ClassVar[Kind] = "reduction"
+    kinds: ClassVar[str] = "iufc"
 
     def reference(self, *arrays: Array, shape: tuple[int, ...], dtype: DType) -> Array:
         """``np.sum``."""
@@ -353,7 +354,34 @@ def reduce_prod(x: Node, axes: Axes = None) -> Node:
     >>> reduce_prod(ops.iota((2, 3), 0, dtypes.int64), (0, 1)).shape
     ()
     """
-    return _reduce(ReduceProd, x, axes)
+    return _complex_prod(x, axes) if x.dtype.kind == "c" else _reduce(ReduceProd, x, axes)
+
+
+def _complex_prod(x: Node, axes: Axes) -> Node:
+    """The product of complex numbers, halving until one is left: no loop carries two parts."""
+    over = tuple(sorted(normalize_axes("reduce_prod", axes, x.ndim)))
+    kept = tuple(axis for axis in range(x.ndim) if axis not in over)
+    count = product(tuple(x.shape[axis] for axis in over))
+    if not isinstance(count, int):
+        raise ShapeError(
+            f"[reduce_prod] axes {over} of complex numbers have the symbolic size {count}; leave "
+            "them out of dynamic=..."
+        )
+    shape = tuple(x.shape[axis] for axis in kept)
+    x = ops.reshape(ops.permute(x, (*kept, *over)), (*shape, count))
+    if count == 0:
+        return ops.full(1, shape, x.dtype)
+    while count != 1:
+        half, odd = divmod(count, 2)
+        if odd:
+            x = ops.pad(x, [0] * x.ndim, [0] * len(shape) + [1], 1)
+        pairs = ops.reshape(x, (*shape, half + odd, 2))
+        first, second = (
+            ops.slice(pairs, [0] * len(shape) + [0, k], (*shape, half + odd, 1)) for k in (0, 1)
+        )
+        count = half + odd
+        x = ops.reshape(ops.multiply(first, second), (*shape, count))
+    return ops.reshape(x, shape)
 
 
 def reduce_max(x: Node, axes: Axes = None) -> Node:

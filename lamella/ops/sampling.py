@@ -17,7 +17,10 @@ SHAPES: tuple[tuple[int, ...], ...] = ((), (0, 3), (17,), (2, 3, 5))
 def special(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, position: int) -> Array:
     """Values at the edges of a dtype: all pairs meet in two inputs of 144 elements."""
     values: list[object]
-    if dtype.kind == "f":
+    if dtype.kind == "c":
+        ends = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.5, -2.5, 3.0, 1e-4, -30.0]
+        values = [complex(a, b) for a in ends for b in ends]
+    elif dtype.kind == "f":
         values = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.5, -2.5, 3.0, 1e-4, -30.0]
     elif dtype.kind == "b":
         values = [False, True]

@@ -22,7 +22,17 @@ from lamella.ir import index as ix
 from lamella.ir.dim import Dim, Shape, Size, product
 from lamella.ir.loops import Declare, For, If, Read, Stmt, apply, cast
 from lamella.ir.node import Node, make
-from lamella.ops.base import Array, Element, Index, KernelWriter, Needs, Primitive, Sample
+from lamella.ops.base import (
+    Array,
+    Element,
+    Index,
+    KernelWriter,
+    Needs,
+    Parts,
+    Primitive,
+    Sample,
+    each_part,
+)
 from lamella.ops.families import accumulator, check_fits, to_shape, widen
 from lamella.ops.gathering import (
     Draw,
@@ -35,7 +45,7 @@ from lamella.ops.gathering import (
 )
 from lamella.ops.movement import permute, reshape, zeros
 from lamella.ops.site import user_site
-from lamella.ops.validate import require_same_dtype
+from lamella.ops.validate import require_ordered, require_same_dtype
 
 __all__ = ["MODES", "Scatter", "put_along_axis", "scatter", "scatter_nd"]
 
@@ -75,6 +85,10 @@ class Scatter(Primitive):
             put = values[:, k]
             result[at] = put if self.mode == "set" else _NUMPY[self.mode](result[at], put)
         return result.astype(dtype.numpy).reshape(shape)
+
+    def complex_parts(self, node: Node, args: Sequence[Parts]) -> Parts:
+        """Each part by the same indices."""
+        return each_part(node, args)
 
     # -- derivatives ------------------------------------------------------------------------------
     def vjp(self, node: Node, cotangent: Node, needs: Needs) -> Sequence[Node | None]:
@@ -273,6 +287,8 @@ def scatter(
         raise OptionError(f"[scatter] mode {mode!r} is unknown; {did_you_mean(mode, MODES)}")
     if x.dtype.kind == "b" and known != "set":
         raise DTypeError(f"[scatter] mode {mode} of bool values has no meaning; cast them to uint8")
+    if known in ("max", "min"):
+        require_ordered("scatter", x)
     _check("scatter", x, index, updates, lead)
     wide = accumulator(x.dtype)
     if known == "add" and wide is not x.dtype:

@@ -34,6 +34,7 @@ from lamella.ir.node import Node, make
 from lamella.ops.base import Array, Element, Index, KernelWriter, Kind, Needs, Primitive, Sample
 from lamella.ops.families import accumulator, check_fits, normalize_axes, widen
 from lamella.ops.sampling import special
+from lamella.ops.validate import require_ordered
 
 __all__ = ["ArgSort", "argsort", "sort", "topk"]
 
@@ -187,12 +188,13 @@ def argsort(x: Node, axis: int, descending: bool = False, stable: bool = True) -
     """The positions that sort ``x`` along ``axis``, int64; always stable.
 
     Raises:
-        ShapeError: for an axis out of range.
+        ShapeError: for an axis out of range. DTypeError: for complex numbers.
 
     >>> from lamella import dtypes, ops
     >>> argsort(ops.iota((2, 3), 1, dtypes.int64), 1).dtype
     lamella.int64
     """
+    require_ordered("argsort", x)
     (found,) = normalize_axes("argsort", axis, x.ndim)
     source = ops.cast(x, uint8) if x.dtype is bool_ else x
     return make(ArgSort(found, descending), (source,), x.shape, int64)

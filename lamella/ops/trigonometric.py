@@ -13,6 +13,7 @@ import numpy as np
 
 from lamella.dtypes import FLOATS
 from lamella.ir.node import Node
+from lamella.ops import complex_parts
 from lamella.ops.arithmetic import add, divide, like, multiply, negative, reciprocal, subtract
 from lamella.ops.base import Sample
 from lamella.ops.exponential import rsqrt
@@ -36,6 +37,8 @@ class Sin(Elementwise):
     """Sine of radians."""
 
     name: ClassVar[str] = "sin"
+    kinds: ClassVar[str] = "fc"
+    split = staticmethod(complex_parts.sin)
     loop_op: ClassVar[str] = "sin"
     cost: ClassVar[int] = 20
     compute = staticmethod(np.sin)
@@ -55,6 +58,8 @@ class Cos(Elementwise):
     """Cosine of radians."""
 
     name: ClassVar[str] = "cos"
+    kinds: ClassVar[str] = "fc"
+    split = staticmethod(complex_parts.cos)
     loop_op: ClassVar[str] = "cos"
     cost: ClassVar[int] = 20
     compute = staticmethod(np.cos)
@@ -74,6 +79,8 @@ class Tan(Elementwise):
     """Tangent of radians."""
 
     name: ClassVar[str] = "tan"
+    kinds: ClassVar[str] = "fc"
+    split = staticmethod(complex_parts.tan)
     loop_op: ClassVar[str] = "tan"
     cost: ClassVar[int] = 28
     compute = staticmethod(np.tan)
@@ -93,6 +100,8 @@ class Asin(Elementwise):
     """Inverse sine."""
 
     name: ClassVar[str] = "asin"
+    kinds: ClassVar[str] = "fc"
+    split = staticmethod(complex_parts.asin)
     loop_op: ClassVar[str] = "asin"
     cost: ClassVar[int] = 24
     compute = staticmethod(np.arcsin)
@@ -112,6 +121,8 @@ class Acos(Elementwise):
     """Inverse cosine."""
 
     name: ClassVar[str] = "acos"
+    kinds: ClassVar[str] = "fc"
+    split = staticmethod(complex_parts.acos)
     loop_op: ClassVar[str] = "acos"
     cost: ClassVar[int] = 24
     compute = staticmethod(np.arccos)
@@ -131,6 +142,8 @@ class Atan(Elementwise):
     """Inverse tangent."""
 
     name: ClassVar[str] = "atan"
+    kinds: ClassVar[str] = "fc"
+    split = staticmethod(complex_parts.atan)
     loop_op: ClassVar[str] = "atan"
     cost: ClassVar[int] = 22
     compute = staticmethod(np.arctan)
@@ -151,6 +164,8 @@ class Sinh(Elementwise):
     """Hyperbolic sine."""
 
     name: ClassVar[str] = "sinh"
+    kinds: ClassVar[str] = "fc"
+    split = staticmethod(complex_parts.sinh)
     loop_op: ClassVar[str] = "sinh"
     cost: ClassVar[int] = 24
     compute = staticmethod(np.sinh)
@@ -170,6 +185,8 @@ class Cosh(Elementwise):
     """Hyperbolic cosine."""
 
     name: ClassVar[str] = "cosh"
+    kinds: ClassVar[str] = "fc"
+    split = staticmethod(complex_parts.cosh)
     loop_op: ClassVar[str] = "cosh"
     cost: ClassVar[int] = 22
     compute = staticmethod(np.cosh)
@@ -189,6 +206,8 @@ class Tanh(Elementwise):
     """Hyperbolic tangent."""
 
     name: ClassVar[str] = "tanh"
+    kinds: ClassVar[str] = "fc"
+    split = staticmethod(complex_parts.tanh)
     loop_op: ClassVar[str] = "tanh"
     cost: ClassVar[int] = 20
     compute = staticmethod(np.tanh)
@@ -208,6 +227,8 @@ class Asinh(Elementwise):
     """Inverse hyperbolic sine."""
 
     name: ClassVar[str] = "asinh"
+    kinds: ClassVar[str] = "fc"
+    split = staticmethod(complex_parts.asinh)
     loop_op: ClassVar[str] = "asinh"
     cost: ClassVar[int] = 28
     compute = staticmethod(np.arcsinh)
@@ -228,13 +249,19 @@ class Acosh(Elementwise):
     """Inverse hyperbolic cosine."""
 
     name: ClassVar[str] = "acosh"
+    kinds: ClassVar[str] = "fc"
+    split = staticmethod(complex_parts.acosh)
     loop_op: ClassVar[str] = "acosh"
     cost: ClassVar[int] = 26
     compute = staticmethod(np.arccosh)
 
     def partials(self, node: Node) -> Sequence[Node | None]:
-        """1 / sqrt((x - 1) (x + 1))."""
-        return (rsqrt(negative(_one_minus_square(node.inputs[0]))),)
+        """1 / sqrt((x - 1) (x + 1)), of complex numbers root by root."""
+        x = node.inputs[0]
+        if x.dtype.kind == "c":
+            one = like(x, 1)
+            return (multiply(rsqrt(subtract(x, one)), rsqrt(add(x, one))),)
+        return (rsqrt(negative(_one_minus_square(x))),)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -247,6 +274,8 @@ class Atanh(Elementwise):
     """Inverse hyperbolic tangent."""
 
     name: ClassVar[str] = "atanh"
+    kinds: ClassVar[str] = "fc"
+    split = staticmethod(complex_parts.atanh)
     loop_op: ClassVar[str] = "atanh"
     cost: ClassVar[int] = 24
     compute = staticmethod(np.arctanh)

@@ -10,7 +10,7 @@ from lamella.errors import DTypeError
 from lamella.ir.loops import Const
 from lamella.ir.node import Node
 
-__all__ = ["known_number", "require_integer", "require_same_dtype", "zero"]
+__all__ = ["known_number", "require_integer", "require_ordered", "require_same_dtype", "zero"]
 
 
 def zero(dtype: DType) -> Const:
@@ -37,6 +37,19 @@ def require_same_dtype(op: str, *nodes: Node) -> None:
                 f"[{op}] operands of dtypes {listed}, but this operation does not promote; "
                 "cast them to one dtype first"
             )
+
+
+def require_ordered(op: str, node: Node) -> None:
+    """Check that values can be compared: complex numbers have no order.
+
+    Raises:
+        DTypeError: when they have not.
+    """
+    if node.dtype.kind == "c":
+        raise DTypeError(
+            f"[{op}] {node.dtype.name} numbers have no order; use their modulus, lm.abs(x), or "
+            "a part, lm.real(x)"
+        )
 
 
 def require_integer(op: str, node: Node) -> None:

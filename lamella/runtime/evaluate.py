@@ -203,7 +203,7 @@ def _residuals(roots: Sequence[Node]) -> list[Node]:
         for source in node.inputs:
             if source.value is not None:
                 continue
-            if source.tracked and not node.tracked and node.dtype.kind == "f":
+            if source.tracked and not node.tracked and node.dtype.inexact:
                 return []
             if source in seen:
                 continue

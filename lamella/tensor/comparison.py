@@ -182,7 +182,7 @@ def logical_not(x: TensorLike) -> Tensor:
 # -- bits ------------------------------------------------------------------------------------------
 def _whole(name: str, x: TensorLike, y: TensorLike) -> tuple[Node, Node]:
     a, b = pair(name, x, y)
-    if a.dtype.kind == "f":
+    if a.dtype.inexact:
         raise DTypeError(
             f"[{name}] operands promote to {a.dtype.name}, which has no bits to work on; "
             "cast to an integer type with .astype(...)"
@@ -255,7 +255,7 @@ def floor(x: TensorLike) -> Tensor:
     [1.0, -2.0]
     """
     node = as_node(x)
-    return wrap(ops.floor(node) if node.dtype.kind == "f" else node)
+    return wrap(ops.floor(node) if node.dtype.inexact else node)
 
 
 def ceil(x: TensorLike) -> Tensor:
@@ -265,7 +265,7 @@ def ceil(x: TensorLike) -> Tensor:
     [2.0, -1.0]
     """
     node = as_node(x)
-    return wrap(ops.ceil(node) if node.dtype.kind == "f" else node)
+    return wrap(ops.ceil(node) if node.dtype.inexact else node)
 
 
 def trunc(x: TensorLike) -> Tensor:
@@ -275,18 +275,22 @@ def trunc(x: TensorLike) -> Tensor:
     [1.0, -1.0]
     """
     node = as_node(x)
-    return wrap(ops.trunc(node) if node.dtype.kind == "f" else node)
+    return wrap(ops.trunc(node) if node.dtype.inexact else node)
 
 
 def round(x: TensorLike, decimals: int = 0) -> Tensor:
-    """The nearest number of ``decimals`` places; halves go to the even one.
+    """The nearest number of ``decimals`` places; halves go to the even one. Of complex numbers
+    both parts are rounded.
 
     >>> round([0.5, 1.5, 2.7]).tolist()
     [0.0, 2.0, 3.0]
     """
     node = as_node(x)
-    if node.dtype.kind != "f":
+    if not node.dtype.inexact:
         return wrap(node)
+    if node.dtype.kind == "c":
+        parts = (round(wrap(part(node)), decimals) for part in (ops.real, ops.imag))
+        return wrap(ops.complex(*map(as_node, parts)))
     if decimals == 0:
         return wrap(ops.round(node))
     scale = scalar_node(10.0 ** builtins.abs(decimals), node.dtype)
@@ -299,10 +303,19 @@ def astype(x: TensorLike, dtype: object, copy: bool = True) -> Tensor:
 
     ``copy`` is accepted for the array-API's sake: values are never shared visibly.
 
+    Raises:
+        DTypeError: from a complex type to a real one, as the standard says; use :func:`real`.
+
     >>> astype([1.7, -1.7], "int32").tolist()
     [1, -1]
     """
-    return wrap(cast(as_node(x), as_dtype(dtype)))
+    node, wanted = as_node(x), as_dtype(dtype)
+    if node.dtype.kind == "c" and wanted.kind not in "cb":
+        raise DTypeError(
+            f"[astype] {node.dtype.name} to {wanted.name} would lose the imaginary parts; take "
+            "lm.real(x) or lm.abs(x) first"
+        )
+    return wrap(cast(node, wanted))
 
 
 def bitcast(x: TensorLike, dtype: object) -> Tensor:
@@ -348,6 +361,9 @@ def nan_to_num(
     [0.0, 1.0]
     """
     node = as_node(x)
+    if node.dtype.kind == "c":
+        parts = (nan_to_num(wrap(p(node)), nan, posinf, neginf) for p in (ops.real, ops.imag))
+        return wrap(ops.complex(*map(as_node, parts)))
     if node.dtype.kind != "f":
         return wrap(node)
     largest = float(finfo(node.dtype).max)  # type: ignore[attr-defined]
@@ -371,9 +387,8 @@ def isclose(
     """
     a, b = pair("isclose", x, y)
     a, b = as_float(a), as_float(b)
-    allowed = ops.add(
-        ops.multiply(ops.abs(b), scalar_node(rtol, b.dtype)), scalar_node(atol, b.dtype)
-    )
+    part = b.dtype.part
+    allowed = ops.add(ops.multiply(ops.abs(b), scalar_node(rtol, part)), scalar_node(atol, part))
     near = ops.less_equal(ops.abs(ops.subtract(a, b)), allowed)
     near = ops.bitwise_and(near, ops.isfinite(b))  # inf <= inf would call everything close to inf
     near = ops.bitwise_or(near, ops.equal(a, b))

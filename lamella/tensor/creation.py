@@ -36,7 +36,7 @@ __all__ = [
     "zeros_like",
 ]  # fmt: skip
 
-Number = bool | int | float
+Number = bool | int | float | complex
 
 
 def _finish(node: Node, requires_grad: bool, device: object = None) -> Tensor:
@@ -203,7 +203,7 @@ def full(
     [7, 7]
     """
     sizes = shape_of("full", shape)
-    if isinstance(fill_value, bool | int | float):
+    if isinstance(fill_value, Number):
         kind = python_dtype(fill_value) if dtype is None else as_dtype(dtype)
         node = scalar_node(fill_value, kind, "full")
     else:

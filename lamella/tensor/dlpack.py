@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from lamella.dtypes import ALL, DType
+from lamella.dtypes import ALL, COMPLEX, DType
 from lamella.errors import DTypeError, OptionError
 from lamella.ir.node import Node
 from lamella.tensor.core import TensorCore, value_of, wrap
@@ -25,7 +25,7 @@ _CPU: Final = 1
 _PLAIN: Final = b"dltensor"
 _VERSIONED: Final = b"dltensor_versioned"
 _READ_ONLY: Final = 1
-_CODES: Final = {"i": 0, "u": 1, "f": 2, "b": 6}
+_CODES: Final = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 _BFLOAT: Final = 4
 
 
@@ -144,7 +144,7 @@ class _Borrowed:
 
 
 def _dtype_of(code: int, bits: int, lanes: int) -> DType:
-    for dtype in ALL:
+    for dtype in (*ALL, *COMPLEX):
         own = _BFLOAT if dtype.name == "bfloat16" else _CODES[dtype.kind]
         if (own, dtype.bits, 1) == (code, bits, lanes):
             return dtype
@@ -207,7 +207,7 @@ def node_from_dlpack(source: Any, copy: bool = False) -> Node:
 
 
 _USED: Final = {_PLAIN: b"used_dltensor", _VERSIONED: b"used_dltensor_versioned"}
-_TYPES: Final = {d.name: d.numpy.str for d in ALL if d.name != "bfloat16"}
+_TYPES: Final = {d.name: d.numpy.str for d in (*ALL, *COMPLEX) if d.name != "bfloat16"}
 
 
 def from_dlpack(source: Any, copy: bool | None = None, device: object = None) -> Any:

@@ -8,7 +8,6 @@ function.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +15,7 @@ from lamella import ops
 from lamella.dtypes import int64
 from lamella.errors import OptionError
 from lamella.ir.node import Node
+from lamella.ops import complex_parts
 from lamella.tensor.core import TensorCore, wrap
 from lamella.tensor.operands import (
     TensorLike,
@@ -80,7 +80,7 @@ def divide(x: TensorLike, y: TensorLike) -> Tensor:
     >>> divide([1, 2], 4).tolist()
     [0.25, 0.5]
     """
-    if isinstance(x, TensorCore) and x.node.dtype.kind == "f":
+    if isinstance(x, TensorCore) and x.node.dtype.inexact:
         return arithmetic(_DIVIDE, ops.divide, x, y)
     a, b = pair("divide", x, y)
     return wrap(ops.divide(as_float(a), as_float(b)))
@@ -141,11 +141,11 @@ def pow(x: TensorLike, y: TensorLike) -> Tensor:
     """
     if isinstance(y, int | float) and not isinstance(y, bool):
         base = as_node(x)
-        if base.dtype.kind == "f" and y in _FLOAT_POWERS:
+        if base.dtype.inexact and y in _FLOAT_POWERS:
             return wrap(_FLOAT_POWERS[y](base))
-        if y in _POWERS and (base.dtype.kind == "f" or isinstance(y, int)):
+        if y in _POWERS and (base.dtype.inexact or isinstance(y, int)):
             return wrap(_POWERS[int(y)](cast(base, int64) if base.dtype.kind == "b" else base))
-        if base.dtype.kind != "f" and isinstance(y, int) and y < 0:
+        if not base.dtype.inexact and isinstance(y, int) and y < 0:
             raise OptionError(
                 f"[pow] {base.dtype.name} to the power {y}: an integer has no negative integer "
                 "power; "
@@ -176,7 +176,7 @@ def positive(x: TensorLike) -> Tensor:
 
 
 def abs(x: TensorLike) -> Tensor:
-    """The absolute value; its derivative at 0 is 0.
+    """The absolute value, of complex numbers the modulus (real); its derivative at 0 is 0.
 
     >>> abs([1, -2]).tolist()
     [1, 2]
@@ -186,7 +186,8 @@ def abs(x: TensorLike) -> Tensor:
 
 
 def sign(x: TensorLike) -> Tensor:
-    """-1, 0 or 1, as ``x`` is below, at or above 0; nan stays nan.
+    """-1, 0 or 1, as ``x`` is below, at or above 0; nan stays nan. Of a complex number
+    ``x / |x|``, or 0.
 
     >>> sign([3, -2, 0]).tolist()
     [1, -1, 0]
@@ -277,14 +278,7 @@ def hypot(x: TensorLike, y: TensorLike) -> Tensor:
     5.0
     """
     a, b = pair("hypot", x, y)
-    a, b = ops.abs(as_float(a)), ops.abs(as_float(b))
-    large, small = ops.maximum(a, b), ops.minimum(a, b)
-    zero, one = ops.constant(0.0, a.dtype), ops.constant(1.0, a.dtype)
-    empty = ops.equal(large, zero)
-    ratio = ops.divide(small, ops.where(empty, one, large))
-    size = ops.multiply(large, ops.sqrt(ops.add(ops.square(ratio), one)))
-    infinite = ops.equal(large, ops.constant(math.inf, a.dtype))
-    return wrap(ops.where(ops.logical_or(empty, infinite), large, size))
+    return wrap(complex_parts.hypot(as_float(a), as_float(b)))
 
 
 def logaddexp(x: TensorLike, y: TensorLike) -> Tensor:

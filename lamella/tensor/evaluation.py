@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lamella.dtypes import FLOATS, INTEGERS, as_dtype, bool_, promote, promote_scalar
+from lamella.dtypes import COMPLEX, FLOATS, INTEGERS, as_dtype, bool_, promote, promote_scalar
 from lamella.errors import OptionError, did_you_mean
 from lamella.tensor.comparison import isclose
 from lamella.tensor.core import TensorCore
@@ -86,13 +86,12 @@ def result_type(*values: Any) -> DType:
     >>> result_type("int32", "float32", 1.5)
     lamella.float32
     """
-    scalars = [
-        v for v in values if isinstance(v, bool | int | float) and not isinstance(v, np.generic)
-    ]
+    number = bool | int | float | complex
+    scalars = [v for v in values if isinstance(v, number) and not isinstance(v, np.generic)]
     kinds = [
         v.dtype if isinstance(v, TensorCore) else as_dtype(getattr(v, "dtype", v))
         for v in values
-        if not (isinstance(v, bool | int | float) and not isinstance(v, np.generic))
+        if not isinstance(v, number) or isinstance(v, np.generic)
     ]
     if not values:
         raise OptionError("[result_type] got nothing; give tensors, types or numbers")
@@ -126,7 +125,8 @@ _KINDS = {
     "unsigned integer": tuple(d for d in INTEGERS if d.kind == "u"),
     "integral": INTEGERS,
     "real floating": FLOATS,
-    "numeric": INTEGERS + FLOATS,
+    "complex floating": COMPLEX,
+    "numeric": INTEGERS + FLOATS + COMPLEX,
 }
 
 

@@ -4,6 +4,9 @@ Input: a tensor computed from leaves that require a gradient. Output: ``.grad`` 
 accumulated. The graph stays usable, so ``backward()`` may be called again (there is no
 ``retain_graph``). Gradients are recorded lazily like everything else: forward and backward run as
 one program when a value is looked at.
+
+The gradient of a real number L by a complex tensor is dL/d(real part) + i dL/d(imaginary part), as
+in PyTorch: ``x -= rate * x.grad`` descends. JAX's ``grad`` is its conjugate.
 """
 
 from __future__ import annotations
@@ -124,14 +127,13 @@ def require_grad(tensor: TensorCore, required: bool = True) -> None:
     """Make ``tensor`` a leaf that ``backward()`` gives a gradient, or stop that.
 
     Raises:
-        DTypeError: if it is not floating point.
+        DTypeError: if it is not floating point or complex.
         GradientError: if it is the result of a recorded operation (when stopping).
     """
-    if required and tensor.dtype.kind != "f":
+    if required and not tensor.dtype.inexact:
         raise DTypeError(
             f"[requires_grad] {tensor.dtype.name} tensors have no gradient, only floating point "
-            "does; "
-            "cast with .astype(lm.float32)"
+            "and complex do; cast with .astype(lm.float32)"
         )
     node = node_of(tensor)
     if not required:
@@ -371,6 +373,12 @@ def _start(tensor: TensorCore, gradient: Any) -> Node:
             f"[backward] a tensor of shape {root.shape} is no single number, so its derivative is "
             "no gradient; "
             "reduce it, as in .sum(), or pass backward(gradient) of its shape"
+        )
+    if root.dtype.kind == "c":
+        raise GradientError(
+            f"[backward] {describe(root.shape, root.dtype)} is complex, and only a real number "
+            "grows in one direction; differentiate its real part or modulus, or pass "
+            "backward(gradient)"
         )
     return ops.full(1.0, root.shape, root.dtype)
 

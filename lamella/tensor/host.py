@@ -2,8 +2,8 @@
 
 Input: anything array-like. Output: a ``DATA`` node. Memory is shared only when asked for and
 possible (C-contiguous, aligned, native byte order); otherwise it is copied to memory of our own.
-Element types: a NumPy value keeps its own; Python floats become float32, integers int64, bools
-bool.
+Element types: a NumPy value keeps its own; Python floats become float32, complex numbers
+complex64, integers int64, bools bool.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from lamella.dtypes import DType, as_dtype, default_float
+from lamella.dtypes import DType, as_dtype, complex64, default_float
 from lamella.errors import DTypeError, OptionError, ShapeError
 from lamella.ir.node import Node
 from lamella.ops.base import Array
@@ -24,6 +24,7 @@ from lamella.tensor import pending
 __all__ = ["integer_range", "node_from_array", "node_from_data", "python_dtype"]
 
 
+Number = bool | int | float | complex
 LARGE: Final = 1 << 20  # bytes from which an array counts as memory that pending operations hold
 
 
@@ -36,10 +37,16 @@ def node_from_array(array: Array, dtype: DType | None = None, copy: bool = True)
         copy: False shares the array's memory where its layout allows.
 
     Raises:
-        DTypeError: for an element type that is not supported (complex, object, strings).
+        DTypeError: for an element type that is not supported (object, strings), and for complex
+            numbers as a real ``dtype``.
     """
     own = as_dtype(array.dtype.newbyteorder("="))
     wanted = own if dtype is None else dtype
+    if own.kind == "c" and wanted.kind not in "cb":
+        raise DTypeError(
+            f"[tensor] {own.name} numbers as {wanted.name} would lose their imaginary parts; take "
+            "the real ones first (array.real), or leave dtype out"
+        )
     same = own is wanted and array.dtype.isnative
     if not copy and same and array.flags.c_contiguous and array.flags.aligned:
         buffer = from_numpy(array)
@@ -60,7 +67,9 @@ def python_dtype(leaf: object) -> DType:
     >>> python_dtype(True), python_dtype(1), python_dtype(1.5)
     (lamella.bool, lamella.int64, lamella.float32)
     """
-    return default_float() if isinstance(leaf, float) else as_dtype(type(leaf))
+    if isinstance(leaf, float):
+        return default_float()
+    return complex64 if isinstance(leaf, complex) else as_dtype(type(leaf))
 
 
 def integer_range(dtype: DType) -> tuple[int, int]:
@@ -81,7 +90,7 @@ def _check_nested(data: object, path: str = "") -> tuple[int, ...]:
     Raises:
         ShapeError: if the sequences are ragged. DTypeError: if something in them is no number.
     """
-    if isinstance(data, bool | int | float | np.generic):
+    if isinstance(data, Number | np.generic):
         return ()
     if isinstance(data, np.ndarray) or hasattr(data, "__array__"):
         return tuple(np.shape(cast(Any, data)))
@@ -89,7 +98,7 @@ def _check_nested(data: object, path: str = "") -> tuple[int, ...]:
         raise DTypeError(
             f"[tensor] {type(data).__name__} {data!r:.40} at data{path} is not a number; a tensor "
             "is made "
-            "of bools, integers and floats: give those, or an array of them"
+            "of bools, integers, floats and complex numbers: give those, or an array of them"
         )
     shapes = [_check_nested(item, f"{path}[{i}]") for i, item in enumerate(data)]
     for position, shape in enumerate(shapes):
@@ -121,7 +130,7 @@ def _python_array(data: object, dtype: DType | None) -> tuple[Array, DType]:
             "[tensor] the numbers do not fit one element type; give smaller ones, or an array with "
             "a dtype"
         ) from None
-    if array.dtype.kind not in "biuf":
+    if array.dtype.kind not in "biufc":
         _check_nested(data)
         if array.dtype == object:  # integers beyond 64 bits
             raise DTypeError(
@@ -129,7 +138,8 @@ def _python_array(data: object, dtype: DType | None) -> tuple[Array, DType]:
             )
     if dtype is None:
         own = isinstance(first, np.generic | np.ndarray)
-        dtype = default_float() if array.dtype == np.float64 and not own else as_dtype(array.dtype)
+        weak = {"f": default_float(), "c": complex64}
+        dtype = as_dtype(array.dtype) if own else weak.get(array.dtype.kind, as_dtype(array.dtype))
     return array, dtype
 
 
@@ -161,7 +171,7 @@ def node_from_data(data: object, dtype: DType | None = None, copy: bool = True) 
         return node_from_array(np.asarray(data), dtype, copy)
     if hasattr(data, "__array__") and not isinstance(data, Sequence):
         return node_from_array(np.asarray(cast(Any, data)), dtype, copy)
-    if not isinstance(data, Sequence | bool | int | float) or isinstance(data, str | bytes):
+    if not isinstance(data, Sequence | Number) or isinstance(data, str | bytes):
         _check_nested(data)
     array, found = _python_array(data, dtype)
     _check_range(array, found)

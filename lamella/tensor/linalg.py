@@ -188,7 +188,7 @@ def trace(x: TensorLike, offset: int = 0) -> Tensor:
     node = as_node(x)
     if node.ndim < 2:
         raise ShapeError(f"[trace] shape {node.shape} is no matrix; give at least two axes")
-    if node.dtype.kind != "f":
+    if not node.dtype.inexact:
         node = cast(node, int64)
     found = diagonal_node(node, offset, node.ndim - 2, node.ndim - 1)
     return wrap(ops.reduce_sum(found, (found.ndim - 1,)))

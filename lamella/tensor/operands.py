@@ -16,7 +16,7 @@ import numpy as np
 
 from lamella import dtypes, ops
 from lamella.dtypes import DType, as_dtype, bool_, default_float, float64, promote, promote_scalar
-from lamella.errors import OptionError
+from lamella.errors import DTypeError, OptionError
 from lamella.ir.dim import Dim, Size
 from lamella.ir.node import Node, gradient_mode
 from lamella.ops.base import PRIMITIVES, Primitive
@@ -35,7 +35,7 @@ __all__ = [
     "pair", "primitive", "scalar_node", "unary",
 ]  # fmt: skip
 
-Scalar = bool | int | float
+Scalar = bool | int | float | complex
 TensorLike = Union[TensorCore, "npt.NDArray[Any]", Scalar, Sequence[Any]]
 Builder = Callable[..., Node]
 
@@ -52,13 +52,22 @@ def primitive(name: str) -> Primitive:
 
 
 def scalar_node(value: Scalar, dtype: DType, name: str = "scalar") -> Node:
-    """A Python number as a run-time argument of type ``dtype``.
+    """A Python number as a run-time argument of type ``dtype`` (two, if it is complex).
 
     Raises:
         OptionError: for an integer outside the range of an integer ``dtype``, infinity or NaN for
             one, or an integer too large for any float.
+        DTypeError: for a complex number and a real ``dtype``.
     """
     kind = dtype.kind
+    if kind == "c":
+        part = dtype.part
+        return ops.complex(*(scalar_node(half, part, name) for half in (value.real, value.imag)))
+    if isinstance(value, complex):
+        raise DTypeError(
+            f"[{name}] the complex number {value} does not fit {dtype.name}; cast the tensor with "
+            ".astype(lm.complex64), or use value.real"
+        )
     if kind == "f":
         value = value if type(value) is float else _as_float(value, name)
     elif kind == "b":
@@ -76,7 +85,7 @@ def scalar_node(value: Scalar, dtype: DType, name: str = "scalar") -> Node:
     return node
 
 
-def _as_float(value: Scalar, name: str) -> float:
+def _as_float(value: float, name: str) -> float:
     try:
         return float(value)
     except OverflowError:
@@ -86,7 +95,7 @@ def _as_float(value: Scalar, name: str) -> float:
         ) from None
 
 
-def _as_whole(value: Scalar, dtype: DType, name: str) -> int:
+def _as_whole(value: float, dtype: DType, name: str) -> int:
     try:
         return int(value)
     except (OverflowError, ValueError):
@@ -106,7 +115,7 @@ def as_node(x: TensorLike, dtype: DType | None = None) -> Node:
     """
     if isinstance(x, TensorCore):
         node = node_of(x)
-    elif isinstance(x, bool | int | float):
+    elif isinstance(x, Scalar):
         return scalar_node(x, dtype or python_dtype(x))
     elif isinstance(x, np.generic):
         return scalar_node(x.item(), dtype or as_dtype(x.dtype))
@@ -121,17 +130,17 @@ def cast(node: Node, dtype: DType) -> Node:
 
 
 def as_float(node: Node) -> Node:
-    """``node`` as a floating-point type: its own, or the default."""
-    return node if node.dtype.kind == "f" else ops.cast(node, default_float())
+    """``node`` as a floating-point or complex type: its own, or the default."""
+    return node if node.dtype.inexact else ops.cast(node, default_float())
 
 
 def _number(x: object) -> Scalar | None:
     """``x`` as a Python scalar when it is one (or a NumPy one), else None."""
-    if isinstance(x, bool | int | float):
-        return float(x) if isinstance(x, np.float64) else x
+    if isinstance(x, Scalar):
+        return x.item() if isinstance(x, np.generic) else x
     if isinstance(x, np.generic):
         value = x.item()
-        return value if isinstance(value, bool | int | float) else None
+        return value if isinstance(value, Scalar) else None
     return None
 
 
@@ -185,7 +194,7 @@ def arithmetic(op: Primitive, builder: Builder, x: TensorLike, y: TensorLike) ->
         dtype = a.dtype
         if isinstance(y, TensorCore):
             b = y.node
-            if b.dtype is dtype and a.shape == b.shape and dtype.kind != "b":
+            if b.dtype is dtype and a.shape == b.shape and dtype.kind not in "bc":
                 node = Node(op, (a, b), a.shape, dtype)
                 if (a.tracked or b.tracked) and gradient_mode.enabled and dtype.kind == "f":
                     node.tracked = True
@@ -211,7 +220,7 @@ def compare(op: Primitive, builder: Builder, x: TensorLike, y: TensorLike) -> Te
         a = x.node
         if isinstance(y, TensorCore):
             b = y.node
-            if b.dtype is a.dtype and a.shape == b.shape:
+            if b.dtype is a.dtype and a.shape == b.shape and a.dtype.kind != "c":
                 return wrap(Node(op, (a, b), a.shape, bool_))
         elif a.dtype.kind == "f" and (type(y) is float or type(y) is int):
             b = Node(SCALAR, (), (), a.dtype)
@@ -256,10 +265,9 @@ def count_node(sizes: Sequence[Size], dtype: DType) -> Node:
             symbolic.append(size)
         else:
             total *= size
-    node = Node(SCALAR, (), (), dtype)
-    node.value = float(total) if dtype.kind == "f" else total
+    node = scalar_node(total, dtype)
     if symbolic:
-        exact = float64 if dtype.kind == "f" else dtype
+        exact = float64 if dtype.inexact else dtype
         ones = ops.full(1, tuple(symbolic), exact)
         counted = ops.reduce_sum(ones, tuple(range(len(symbolic))))
         node = ops.multiply(node, cast(counted, dtype))

@@ -40,7 +40,7 @@ def _sum_dtype(dtype: DType, wanted: object) -> DType:
     """What sums and products of ``dtype`` are: integers at least 64 bits wide."""
     if wanted is not None:
         return as_dtype(wanted)
-    return dtype if dtype.kind == "f" else uint64 if dtype.kind == "u" else int64
+    return dtype if dtype.inexact else uint64 if dtype.kind == "u" else int64
 
 
 @with_synonyms
@@ -70,12 +70,16 @@ def prod(x: TensorLike, axis: Axes = None, dtype: object = None, keepdims: bool 
 
 
 def mean_node(node: Node, axes: tuple[int, ...], keepdims: bool = False) -> Node:
-    """The mean of a floating-point node, accumulated in at least float32."""
+    """The mean of a floating-point or complex node, accumulated in at least float32."""
     narrow = node.dtype.bits < 32
     wide = cast(node, float32) if narrow else node
     total = ops.reduce_sum(wide, axes)
-    count = count_node([node.shape[axis] for axis in axes], wide.dtype)
-    return _shaped(cast(ops.divide(total, count), node.dtype), node.shape, axes, keepdims)
+    count = count_node([node.shape[axis] for axis in axes], wide.dtype.part)
+    if wide.dtype.kind == "c":
+        mean = ops.complex(ops.divide(ops.real(total), count), ops.divide(ops.imag(total), count))
+    else:
+        mean = cast(ops.divide(total, count), node.dtype)
+    return _shaped(mean, node.shape, axes, keepdims)
 
 
 @with_synonyms
@@ -94,13 +98,20 @@ def _variance(name: str, x: TensorLike, axis: Axes, correction: float, keepdims:
     node = as_float(as_node(x))
     axes = axes_of(name, axis, node.shape)
     wide = cast(node, float32) if node.dtype.bits < 32 else node
-    away = ops.square(ops.subtract(wide, mean_node(wide, axes, keepdims=True)))
-    count = count_node([node.shape[axis] for axis in axes], wide.dtype)
+    away = ops.subtract(wide, mean_node(wide, axes, keepdims=True))
+    away = ops.square(away) if wide.dtype.kind == "f" else square_modulus(away)
+    kind = away.dtype
+    count = count_node([node.shape[axis] for axis in axes], kind)
     if correction:
-        count = ops.subtract(count, scalar_node(correction, wide.dtype))
-        count = ops.maximum(count, ops.constant(0.0, wide.dtype))
+        count = ops.subtract(count, scalar_node(correction, kind))
+        count = ops.maximum(count, ops.constant(0.0, kind))
     variance = ops.divide(ops.reduce_sum(away, axes), count)
-    return _shaped(cast(variance, node.dtype), node.shape, axes, keepdims)
+    return _shaped(cast(variance, node.dtype.part), node.shape, axes, keepdims)
+
+
+def square_modulus(node: Node) -> Node:
+    """``|x|²`` of a complex node, real."""
+    return ops.add(ops.square(ops.real(node)), ops.square(ops.imag(node)))
 
 
 @with_synonyms

@@ -185,7 +185,7 @@ def put_along_axis(
     """
     node = as_node(x)
     index = as_node(indices)
-    if isinstance(values, bool | int | float):
+    if isinstance(values, bool | int | float | complex):
         new = scalar_node(values, node.dtype)
     else:
         new = as_node(values, node.dtype)

@@ -16,6 +16,7 @@ from lamella.errors import DTypeError, ShapeError
 from lamella.ir.dim import Dim, product
 from lamella.ir.node import Node
 from lamella.tensor import comparison as _compare
+from lamella.tensor import complex as _complex
 from lamella.tensor import elementwise as _arith
 from lamella.tensor import gradient as _gradient
 from lamella.tensor import indexing as _indexing
@@ -100,7 +101,7 @@ def _operator(function: Callable[[Any, Any], Tensor], reflected: bool = False) -
 
 def _like(value: TensorLike, like: Tensor) -> Tensor:
     """``value`` in the element type of ``like``, a Python number as a run-time argument."""
-    if isinstance(value, bool | int | float):
+    if isinstance(value, bool | int | float | complex):
         return wrap(scalar_node(value, like.node.dtype))
     return wrap(as_node(value, like.node.dtype))
 
@@ -183,6 +184,16 @@ class Tensor(TensorValues):
         return _move.matrix_transpose(self)
 
     @property
+    def real(self) -> Tensor:
+        """The real part."""
+        return _complex.real(self)
+
+    @property
+    def imag(self) -> Tensor:
+        """The imaginary part; zeros of a real tensor."""
+        return _complex.imag(self)
+
+    @property
     def at(self) -> _indexing.At:
         """``x.at[i].add(v)``: a new tensor with elements changed."""
         return _indexing.At(self)
@@ -190,6 +201,10 @@ class Tensor(TensorValues):
     def is_floating_point(self) -> bool:
         """Whether the element type is floating point."""
         return self.node.dtype.kind == "f"
+
+    def is_complex(self) -> bool:
+        """Whether the element type is complex."""
+        return self.node.dtype.kind == "c"
 
     def is_contiguous(self) -> bool:
         """True: values are always in row-major order."""
@@ -382,6 +397,7 @@ class Tensor(TensorValues):
     logical_and, logical_or = _compare.logical_and, _compare.logical_or
     logical_xor, logical_not = _compare.logical_xor, _compare.logical_not
     floor, ceil, trunc = _compare.floor, _compare.ceil, _compare.trunc
+    conj, angle = _complex.conj, _complex.angle
     astype, where, bitcast = _compare.astype, _where_method, _compare.bitcast
     sum, prod, mean, var, std = _reduce.sum, _reduce.prod, _reduce.mean, _reduce.var, _reduce.std
     max, min, amax, amin = _reduce.max, _reduce.min, _reduce.max, _reduce.min

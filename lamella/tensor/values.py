@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from lamella.dtypes import as_dtype, bfloat16, bool_, float16, float32, float64, int32, int64
+from lamella.dtypes import (
+    as_dtype,
+    bfloat16,
+    bool_,
+    complex64,
+    complex128,
+    float16,
+    float32,
+    float64,
+    int32,
+    int64,
+)
 from lamella.errors import DTypeError, OptionError, ShapeError
 from lamella.tensor.comparison import astype, equal
 from lamella.tensor.core import TensorCore, node_of, value_of, wrap
@@ -202,6 +213,14 @@ class TensorValues(TensorCore):
     def float(self) -> Tensor:
         """As float32."""
         return astype(self, float32)
+
+    def cfloat(self) -> Tensor:
+        """As complex64."""
+        return astype(self, complex64)
+
+    def cdouble(self) -> Tensor:
+        """As complex128."""
+        return astype(self, complex128)
 
     def double(self) -> Tensor:
         """As float64."""

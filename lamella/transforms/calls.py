@@ -33,7 +33,7 @@ class Inputs:
         self._leaves: list[Any] = [_as_tensor(leaf) for leaf in leaves]
         self._places = [
             i for i, leaf in enumerate(self._leaves)
-            if isinstance(leaf, Tensor) and (leaf.dtype.kind == "f" or not floating)
+            if isinstance(leaf, Tensor) and (leaf.dtype.inexact or not floating)
         ]  # fmt: skip
         self.tensors: list[Tensor] = [self._leaves[i] for i in self._places]
 
@@ -54,7 +54,7 @@ class Inputs:
 
 def is_array(leaf: object) -> bool:
     """Whether a leaf is a tensor, or is taken as one: arrays and Python floats are."""
-    return isinstance(leaf, (Tensor, np.ndarray, np.generic, float))
+    return isinstance(leaf, (Tensor, np.ndarray, np.generic, float, complex))
 
 
 def _as_tensor(leaf: Any) -> Any:

@@ -192,7 +192,7 @@ def _matching(value: Any, structure: tree.Structure, nodes: Sequence[Node]) -> l
                 f"[vjp] a cotangent of shape {leaf.shape} for an output of shape {node.shape}; "
                 "they must agree"
             )
-        found.append(ops.cast(node_of(leaf), node.dtype) if node.dtype.kind == "f" else None)
+        found.append(ops.cast(node_of(leaf), node.dtype) if node.dtype.inexact else None)
     return found
 
 

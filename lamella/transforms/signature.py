@@ -174,7 +174,7 @@ def _static(leaf: object) -> object:
             "compared; pass tensors, arrays, numbers, text, or containers of them (register a "
             "class with lm.tree.register)"
         ) from None
-    return type(leaf), repr(leaf) if isinstance(leaf, float) else leaf
+    return type(leaf), repr(leaf) if isinstance(leaf, float | complex) else leaf
 
 
 def arrays_to_tensors(args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, Any]:

@@ -11,14 +11,27 @@ import pytest
 
 from lamella import ops
 from lamella.config import config
-from lamella.dtypes import DType, bfloat16, bool_, float16, float32, float64, int32
+from lamella.dtypes import (
+    DType,
+    bfloat16,
+    bool_,
+    complex64,
+    complex128,
+    float16,
+    float32,
+    float64,
+    int32,
+)
 from lamella.ir.interp import interpret
 from lamella.ir.node import Node
 from lamella.ops.base import PRIMITIVES, Sample
 from lamella.runtime.buffer import from_numpy
 from lamella.runtime.evaluate import evaluate
 
-TOLERANCE = {float64: 1e-11, float32: 4e-6, float16: 4e-3, bfloat16: 3e-2}
+TOLERANCE = {
+    complex128: 1e-11, complex64: 4e-6, float64: 1e-11, float32: 4e-6, float16: 4e-3,
+    bfloat16: 3e-2,
+}  # fmt: skip
 UNOPTIMISED = {float32, int32, bool_}  # the dtypes that also run with every optional pass off
 CASES = [
     pytest.param(sample, dtype, optimize, id=f"{name}-{position}-{dtype.name}-{optimize}")
@@ -45,6 +58,9 @@ def value(node: Node) -> np.ndarray:
 
 def compare(node: Node, expected: np.ndarray, rtol: float) -> None:
     found = value(node)
+    if node.dtype.kind == "c":
+        np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol)
+        return
     if node.dtype.kind != "f":
         np.testing.assert_array_equal(found, expected)
         return

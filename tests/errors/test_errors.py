@@ -39,7 +39,7 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("ragged lists", lambda: lm.tensor([[1, 2], [3]]), ValueError, r"\[tensor\].*ragged"),
     ("text", lambda: lm.tensor(["a"]), TypeError, r"\[tensor\].*not a number"),
     ("an object", lambda: lm.tensor(object()), TypeError, r"\[tensor\]"),
-    ("complex numbers", lambda: lm.asarray(np.ones(2, complex)), TypeError, r"\[dtype\]"),
+    ("extended precision", lambda: lm.asarray(np.ones(2, "g")), TypeError, r"\[dtype\]"),
     ("a dtype that is none", lambda: lm.zeros(2, dtype="flot32"), TypeError, r"\[dtype\].*float32"),
     (
         "signed with uint64",

@@ -139,7 +139,7 @@ def test_saving_over_a_mapped_file_keeps_what_was_loaded(tmp_path: Path) -> None
         ({1: np.ones(1)}, None, OptionError, "cannot name"),
         ({"__metadata__": np.ones(1)}, None, OptionError, "cannot name"),
         ({"a": np.ones(1)}, {"a": 1}, OptionError, "is not a text"),
-        ({"a": np.ones(1, np.complex64)}, None, DTypeError, "tensor 'a' has dtype complex64"),
+        ({"a": np.ones(1, np.complex128)}, None, DTypeError, "'a' has dtype complex128"),
         ({"a": np.array(["x"])}, None, DTypeError, "tensor 'a'"),
     ],
 )

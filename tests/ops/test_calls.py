@@ -12,6 +12,8 @@ import pytest
 
 import lamella as lm
 from lamella import ops
+from lamella.config import config
+from lamella.errors import MissingRuleError
 from lamella.graph.batch import batch
 from lamella.graph.forward import jvp
 from lamella.graph.reverse import vjp
@@ -215,3 +217,15 @@ def test_results_that_a_derivative_needs_are_kept(op: Call) -> None:
     del product, kept
     gc.collect()
     assert (total.node.inputs[0] is node) and ops.part(node, 0) is total.node
+
+
+def test_complex_numbers() -> None:
+    a, b = draw((3, 5), 0) + 1j * draw((3, 5), 1), draw((3, 5), 2) - 1j
+    with config(backend="llvm"):
+        total, product = tensors(SumAndProduct(), lm.asarray(a) * 1j, lm.asarray(b))
+        found = (lm.exp(total) - product).numpy()
+        np.testing.assert_allclose(found, np.exp(1j * a + b) - 1j * a * b)
+        _, product = tensors(SumAndProduct(), lm.asarray(a), lm.asarray(b))  # nothing between
+        np.testing.assert_allclose(product.numpy(), a * b)
+        with pytest.raises(MissingRuleError, match="complex"):
+            tensors(SumAndProductKernel(), lm.asarray(a), lm.asarray(b))[0].numpy()

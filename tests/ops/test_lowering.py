@@ -53,6 +53,8 @@ def test_lowering(sample: Sample) -> None:
         kinds = [own or dtype for own in sample.input_dtypes or (None,) * len(arrays)]
         nodes = [ops.placeholder(a.shape, d) for a, d in zip(arrays, kinds, strict=True)]
         output = sample.build(*nodes)
+        if any(node.dtype.kind == "c" for node in topological([output])):
+            continue  # has no kernel of its own: see test_complex
         given = dict(zip(nodes, arrays, strict=True))
         (expected,) = interpret([output], given)
         found = lower(output, dict(given))
