@@ -1,6 +1,8 @@
-"""Activations. Each is elementwise unless it takes ``dim``; dtype and shape are those of the input.
+"""Smooth activations. Each is elementwise; dtype and shape are those of the input.
 
-Formulas are written so that no intermediate overflows where the result is finite.
+Formulas are written so that no intermediate overflows where the result is finite. ``inplace=True``
+makes the input stand for the result, as in PyTorch. Activations of straight pieces are in
+``piecewise``, those along an axis in ``softmax``.
 """
 
 from __future__ import annotations
@@ -9,209 +11,182 @@ import math
 from typing import Any
 
 import lamella as lm
-from lamella.errors import ShapeError
-from lamella.nn.functional.support import check_float, choose, tensor
+from lamella.errors import OptionError
+from lamella.nn.functional.support import choose, in_place, tensor
 from lamella.tensor.tensor import Tensor
 
 __all__ = [
-    "elu", "gelu", "glu", "hardsigmoid", "hardswish", "leaky_relu", "log_softmax", "logsigmoid",
-    "mish", "relu", "relu6", "selu", "sigmoid", "silu", "softmax", "softplus", "tanh",
+    "celu", "celu_", "elu", "elu_", "gelu", "log_one_plus_exp", "logsigmoid", "mish", "selu",
+    "selu_", "sigmoid", "silu", "softplus", "softsign", "tanh", "tanhshrink",
 ]  # fmt: skip
 
 
-def relu(x: Any) -> Tensor:
-    """``max(x, 0)``, with derivative 0 at 0; NaN stays NaN.
+def log_one_plus_exp(x: Tensor) -> Tensor:
+    """``log(1 + exp(x))`` without overflow, with the derivative ``sigmoid(x)`` everywhere.
 
-    >>> relu(lm.asarray([-1.0, 2.0])).tolist()
-    [0.0, 2.0]
+    >>> log_one_plus_exp(lm.asarray([1000.0])).tolist()
+    [1000.0]
     """
-    x = tensor(x)
-    return lm.where(x <= 0, 0, x)
+    large = x > 0
+    return lm.log1p(lm.exp(lm.where(large, -x, x))) + lm.where(large, x, 0)
 
 
-def relu6(x: Any) -> Tensor:
-    """``min(max(x, 0), 6)``.
-
-    >>> relu6(lm.asarray([-1.0, 9.0])).tolist()
-    [0.0, 6.0]
-    """
-    x = tensor(x)
-    return lm.where(x >= 6, 6, relu(x))
-
-
-def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
-    """``x`` where positive, ``negative_slope * x`` elsewhere.
-
-    >>> leaky_relu(lm.asarray([-1.0, 2.0]), 0.5).tolist()
-    [-0.5, 2.0]
-    """
-    x = tensor(x)
-    return lm.where(x > 0, x, x * negative_slope)
-
-
-def elu(x: Any, alpha: float = 1.0) -> Tensor:
+def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """``x`` where positive, ``alpha * (exp(x) - 1)`` elsewhere (Clevert et al., 2015).
 
     >>> elu(lm.asarray([2.0])).tolist()
     [2.0]
     """
-    x = tensor(x)
-    return lm.where(x > 0, x, alpha * lm.expm1(lm.where(x > 0, 0, x)))
+    x = tensor(input)
+    y = lm.where(x > 0, x, alpha * lm.expm1(lm.where(x > 0, 0, x)))
+    return in_place("elu", input, y, inplace)
 
 
-def selu(x: Any) -> Tensor:
+def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """:func:`elu` in place.
+
+    >>> elu_(lm.asarray([2.0])).tolist()
+    [2.0]
+    """
+    return elu(input, alpha, inplace=True)
+
+
+def celu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """``x`` where positive, ``alpha * (exp(x / alpha) - 1)`` elsewhere (Barron, 2017).
+
+    Raises:
+        OptionError: if ``alpha`` is 0.
+
+    >>> celu(lm.asarray([2.0]), 0.5).tolist()
+    [2.0]
+    """
+    if alpha == 0:
+        raise OptionError("[celu] alpha=0 divides by zero; give another, or use relu")
+    x = tensor(input)
+    y = lm.where(x > 0, x, alpha * lm.expm1(lm.where(x > 0, 0, x) / alpha))
+    return in_place("celu", input, y, inplace)
+
+
+def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """:func:`celu` in place.
+
+    >>> celu_(lm.asarray([2.0])).tolist()
+    [2.0]
+    """
+    return celu(input, alpha, inplace=True)
+
+
+def selu(input: Any, inplace: bool = False) -> Tensor:
     """Scaled :func:`elu` that keeps mean 0 and variance 1 (Klambauer et al., 2017).
 
     >>> selu(lm.asarray([0.0])).tolist()
     [0.0]
     """
-    return 1.0507009873554805 * elu(x, 1.6732632423543772)
+    y = 1.0507009873554805 * elu(input, 1.6732632423543772)
+    return in_place("selu", input, y, inplace)
 
 
-def sigmoid(x: Any) -> Tensor:
+def selu_(input: Tensor) -> Tensor:
+    """:func:`selu` in place.
+
+    >>> selu_(lm.asarray([0.0])).tolist()
+    [0.0]
+    """
+    return selu(input, inplace=True)
+
+
+def sigmoid(input: Any) -> Tensor:
     """``1 / (1 + exp(-x))``.
 
     >>> sigmoid(lm.asarray([0.0])).tolist()
     [0.5]
     """
-    return lm.sigmoid(tensor(x))
+    return lm.sigmoid(tensor(input))
 
 
-def logsigmoid(x: Any) -> Tensor:
+def logsigmoid(input: Any) -> Tensor:
     """``log(sigmoid(x)) = -softplus(-x)``.
 
     >>> logsigmoid(lm.asarray([-1000.0])).tolist()
     [-1000.0]
     """
-    return -softplus(-tensor(x))
+    return -log_one_plus_exp(-tensor(input))
 
 
-def tanh(x: Any) -> Tensor:
+def tanh(input: Any) -> Tensor:
     """The hyperbolic tangent.
 
     >>> tanh(lm.asarray([0.0])).tolist()
     [0.0]
     """
-    return lm.tanh(tensor(x))
+    return lm.tanh(tensor(input))
 
 
-def silu(x: Any) -> Tensor:
+def tanhshrink(input: Any) -> Tensor:
+    """``x - tanh(x)``.
+
+    >>> tanhshrink(lm.asarray([0.0])).tolist()
+    [0.0]
+    """
+    x = tensor(input)
+    return x - lm.tanh(x)
+
+
+def softsign(input: Any) -> Tensor:
+    """``x / (1 + |x|)``.
+
+    >>> softsign(lm.asarray([-1.0, 3.0])).tolist()
+    [-0.5, 0.75]
+    """
+    x = tensor(input)
+    return x / (1 + abs(x))
+
+
+def silu(input: Any, inplace: bool = False) -> Tensor:
     """``x * sigmoid(x)`` (Elfwing et al., 2017).
 
     >>> silu(lm.asarray([0.0])).tolist()
     [0.0]
     """
-    x = tensor(x)
-    return x * lm.sigmoid(x)
+    x = tensor(input)
+    return in_place("silu", input, x * lm.sigmoid(x), inplace)
 
 
-def mish(x: Any) -> Tensor:
+def mish(input: Any, inplace: bool = False) -> Tensor:
     """``x * tanh(softplus(x))`` (Misra, 2019).
 
     >>> mish(lm.asarray([0.0])).tolist()
     [0.0]
     """
-    x = tensor(x)
-    return x * lm.tanh(softplus(x))
+    x = tensor(input)
+    return in_place("mish", input, x * lm.tanh(softplus(x)), inplace)
 
 
-def gelu(x: Any, approximate: str = "none") -> Tensor:
+def gelu(input: Any, approximate: str = "none") -> Tensor:
     """``x * Phi(x)`` with the normal distribution function (Hendrycks and Gimpel, 2016).
 
     Args:
-        x: any shape.
+        input: any shape.
         approximate: ``"none"`` computes with erf; ``"tanh"`` with
             ``0.5 * x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * x^3)))``.
 
     >>> gelu(lm.asarray([0.0])).tolist()
     [0.0]
     """
-    x = tensor(x)
+    x = tensor(input)
     if choose("gelu", "approximate", approximate, ("none", "tanh")) == "tanh":
         inner = math.sqrt(2 / math.pi) * x * (1 + 0.044715 * x * x)
         return 0.5 * x * (1 + lm.tanh(inner))
     return 0.5 * x * (1 + lm.erf(x * math.sqrt(0.5)))
 
 
-def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+def softplus(input: Any, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """``log(1 + exp(beta * x)) / beta``, ``x`` itself where ``beta * x > threshold``.
 
     >>> softplus(lm.asarray([1000.0])).tolist()
     [1000.0]
     """
-    x = tensor(x)
+    x = tensor(input)
     scaled = x * beta
     large = scaled > threshold
-    return lm.where(large, x, lm.log1p(lm.exp(lm.where(large, 0, scaled))) / beta)
-
-
-def hardsigmoid(x: Any) -> Tensor:
-    """``relu6(x + 3) / 6``.
-
-    >>> hardsigmoid(lm.asarray([0.0])).tolist()
-    [0.5]
-    """
-    return relu6(tensor(x) + 3) / 6
-
-
-def hardswish(x: Any) -> Tensor:
-    """``x * relu6(x + 3) / 6`` (Howard et al., 2019).
-
-    >>> hardswish(lm.asarray([3.0])).tolist()
-    [3.0]
-    """
-    x = tensor(x)
-    return x * hardsigmoid(x)
-
-
-def glu(x: Any, dim: int = -1) -> Tensor:
-    """The first half along ``dim`` times the sigmoid of the second half.
-
-    Raises:
-        ShapeError: if the axis has an odd size.
-
-    >>> glu(lm.asarray([2.0, 0.0])).tolist()
-    [1.0]
-    """
-    x = tensor(x)
-    if x.shape[dim] % 2:
-        raise ShapeError(
-            f"[glu] axis {dim} of shape {x.shape} has an odd size and no halves; give an even one"
-        )
-    moved = lm.moveaxis(x, dim, 0)
-    half = x.shape[dim] // 2
-    return lm.moveaxis(moved[:half] * lm.sigmoid(moved[half:]), 0, dim)
-
-
-def _shifted(op: str, x: Any, dim: int, dtype: Any) -> Tensor:
-    """``x`` minus its maximum, which changes neither softmax nor its derivative; -inf rows stay
-    defined.
-    """
-    x = tensor(x)
-    x = x if dtype is None else x.astype(dtype)
-    check_float(op, x)
-    top = x.detach().max(dim, keepdims=True)
-    return x - lm.where(lm.isfinite(top), top, 0)
-
-
-def softmax(x: Any, dim: int = -1, dtype: Any = None) -> Tensor:
-    """``exp(x) / sum(exp(x))`` along ``dim``, shifted by the maximum.
-
-    Raises:
-        DTypeError: if ``x`` is not floating point and no ``dtype`` is given.
-
-    >>> softmax(lm.asarray([1000.0, 1000.0])).tolist()
-    [0.5, 0.5]
-    """
-    grown = lm.exp(_shifted("softmax", x, dim, dtype))
-    return grown / grown.sum(dim, keepdims=True)
-
-
-def log_softmax(x: Any, dim: int = -1, dtype: Any = None) -> Tensor:
-    """``x - log(sum(exp(x)))`` along ``dim``, shifted by the maximum.
-
-    >>> log_softmax(lm.asarray([1000.0, 0.0])).tolist()
-    [0.0, -1000.0]
-    """
-    shifted = _shifted("log_softmax", x, dim, dtype)
-    return shifted - lm.log(lm.exp(shifted).sum(dim, keepdims=True))
+    return lm.where(large, x, log_one_plus_exp(scaled) / beta)

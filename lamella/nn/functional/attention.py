@@ -7,8 +7,8 @@ from typing import Any
 
 import lamella as lm
 from lamella.errors import OptionError, ShapeError
-from lamella.nn.functional.activation import softmax
-from lamella.nn.functional.linear import dropout
+from lamella.nn.functional.dropout import dropout
+from lamella.nn.functional.softmax import softmax
 from lamella.nn.functional.support import tensor
 from lamella.tensor.tensor import Tensor
 
@@ -52,9 +52,7 @@ def attention_weights(
 def _fitting_mask(mask: Tensor, scores: Tensor) -> Tensor:
     """``mask`` if it broadcasts to the scores, which it must not enlarge."""
     pairs = zip(reversed(mask.shape), reversed(scores.shape), strict=False)
-    clash = any(
-        isinstance(m, int) and isinstance(s, int) and m not in (1, s) for m, s in pairs
-    )
+    clash = any(isinstance(m, int) and isinstance(s, int) and m not in (1, s) for m, s in pairs)
     if clash or mask.ndim > scores.ndim:
         raise ShapeError(
             f"[attention] a mask of shape {tuple(mask.shape)} for scores of shape "

@@ -1,4 +1,4 @@
-"""Convolutions and transposed convolutions of rank 1 to 3, and padding, over ``(N, C, *spatial)``.
+"""Convolutions and transposed convolutions of rank 1 to 3 over ``(N, C, *spatial)``.
 
 An input without the batch axis is taken too, as in PyTorch. What is computed is cross-correlation,
 as everywhere in deep learning: ``y[n, o, i] = sum_c,k x[n, c, i * stride + k * dilation - padding]
@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import lamella as lm
+import lamella as lm  # noqa: F401  (the examples use it)
 from lamella import ops
 from lamella.errors import OptionError, ShapeError
 from lamella.nn.functional.support import check_rank, choose, per_axis, record, tensor
 from lamella.tensor.tensor import Tensor
 
 __all__ = [
-    "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "pad",
+    "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
 ]  # fmt: skip
 
 Sizes = int | Sequence[int]
@@ -208,43 +208,3 @@ def conv_transpose3d(
     (1, 1, 2, 2, 2)
     """
     return _conv_transpose(3, x, weight, bias, stride, padding, output_padding, groups, dilation)
-
-
-def pad(x: Any, pad: Sequence[int], mode: str = "constant", value: float = 0.0) -> Tensor:
-    """Pad the last axes: ``pad`` is ``(low, high)`` of the last axis, then of the one before it,
-    and so on.
-
-    Args:
-        x: any shape.
-        pad: two numbers per axis; negative ones cut off.
-        mode: ``"constant"`` only.
-        value: what is added.
-
-    Raises:
-        OptionError: for another mode, or numbers that are no pairs of existing axes.
-
-    >>> pad(lm.ones((1, 2)), (1, 0)).tolist()
-    [[0.0, 1.0, 1.0]]
-    """
-    x = tensor(x)
-    choose("pad", "mode", mode, ("constant",))
-    numbers = tuple(pad)
-    if (
-        len(numbers) % 2
-        or len(numbers) > 2 * x.ndim
-        or not all(isinstance(n, int) for n in numbers)
-    ):
-        raise OptionError(
-            f"[pad] pad={pad!r} is no list of (low, high) pairs for the axes of {tuple(x.shape)}; "
-            "give pairs"
-        )
-    pairs = [(0, 0)] * (x.ndim - len(numbers) // 2) + list(
-        zip(numbers[::2], numbers[1::2], strict=True)
-    )[::-1]
-    cut = tuple(
-        slice(max(-low, 0), size - max(-high, 0))
-        for (low, high), size in zip(pairs, x.shape, strict=True)
-    )
-    if any(low < 0 or high < 0 for low, high in pairs):
-        x = x[cut]
-    return lm.pad(x, [(max(low, 0), max(high, 0)) for low, high in pairs], constant_values=value)

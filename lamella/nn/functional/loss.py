@@ -1,41 +1,45 @@
-"""Losses: how far predictions are from targets. ``reduction`` is ``"mean"``, ``"sum"`` or
-``"none"``.
+"""Losses of predictions against targets of the same shape.
 
-The class losses select with a mask instead of a gather, so that they fuse with the softmax and have
-no scatter in their derivative; classes outside the range raise IndexError when the loss is
-computed.
+``reduction`` is ``"mean"``, ``"sum"`` or ``"none"``. Losses of classes are in ``loss_classes``, of
+pairs and triplets in ``loss_pairs``.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import lamella as lm
-from lamella import ops
-from lamella.errors import DTypeError, ShapeError
-from lamella.nn.functional.activation import log_softmax, softplus
-from lamella.nn.functional.support import check_float, choose, record, reduce_loss, tensor
+from lamella.errors import OptionError, ShapeError
+from lamella.nn.functional.activation import log_one_plus_exp
+from lamella.nn.functional.support import choose, matching, reduce_loss, tensor
 from lamella.tensor.tensor import Tensor
 
 __all__ = [
-    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "huber_loss",
-    "kl_div", "l1_loss", "mse_loss", "nll_loss", "smooth_l1_loss",
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "gaussian_nll_loss", "huber_loss",
+    "kl_div", "l1_loss", "mse_loss", "poisson_nll_loss", "smooth_l1_loss",
+    "soft_margin_loss",
 ]  # fmt: skip
 
 
-def _pair(op: str, x: Any, target: Any) -> tuple[Tensor, Tensor]:
-    x, target = tensor(x), tensor(target)
-    if tuple(x.shape) != tuple(target.shape):
+def _weighted(op: str, losses: Tensor, weight: Any, reduction: str) -> Tensor:
+    """The losses times a weight of their shape; the mean is divided by the sum of weights."""
+    if weight is None:
+        return reduce_loss(op, losses, reduction)
+    weight = tensor(weight)
+    if tuple(weight.shape) != tuple(losses.shape):
         raise ShapeError(
-            f"[{op}] shapes {tuple(x.shape)} and {tuple(target.shape)} of prediction and target "
-            "differ, and broadcasting them would average over pairs that do not belong together; "
-            "reshape one of them"
+            f"[{op}] a weight of shape {tuple(weight.shape)} for losses of shape "
+            f"{tuple(losses.shape)}; give one weight for each"
         )
-    return x, target
+    choose(op, "reduction", reduction, ("mean", "sum", "none"))
+    if reduction == "mean":
+        return (losses * weight).sum() / weight.sum()
+    return reduce_loss(op, losses * weight, reduction)
 
 
-def mse_loss(x: Any, target: Any, reduction: str = "mean") -> Tensor:
-    """``(x - target)^2``.
+def mse_loss(input: Any, target: Any, reduction: str = "mean", weight: Any = None) -> Tensor:
+    """``weight * (x - target)^2``; the mean is weighted.
 
     Raises:
         ShapeError: if the shapes differ (in every loss of two equal shapes).
@@ -43,41 +47,57 @@ def mse_loss(x: Any, target: Any, reduction: str = "mean") -> Tensor:
     >>> mse_loss(lm.asarray([1.0, 3.0]), lm.asarray([0.0, 3.0])).item()
     0.5
     """
-    x, target = _pair("mse_loss", x, target)
+    x, target = matching("mse_loss", input, target)
     difference = x - target
-    return reduce_loss("mse_loss", difference * difference, reduction)
+    return _weighted("mse_loss", difference * difference, weight, reduction)
 
 
-def l1_loss(x: Any, target: Any, reduction: str = "mean") -> Tensor:
-    """``|x - target|``.
+def l1_loss(input: Any, target: Any, reduction: str = "mean", weight: Any = None) -> Tensor:
+    """``weight * |x - target|``; the mean is weighted.
 
     >>> l1_loss(lm.asarray([1.0, 3.0]), lm.asarray([0.0, 3.0])).item()
     0.5
     """
-    x, target = _pair("l1_loss", x, target)
-    return reduce_loss("l1_loss", abs(x - target), reduction)
+    x, target = matching("l1_loss", input, target)
+    return _weighted("l1_loss", abs(x - target), weight, reduction)
 
 
-def huber_loss(x: Any, target: Any, reduction: str = "mean", delta: float = 1.0) -> Tensor:
+def huber_loss(
+    input: Any, target: Any, reduction: str = "mean", delta: float = 1.0, weight: Any = None
+) -> Tensor:
     """``0.5 d^2`` where ``d = |x - target| < delta``, ``delta (d - 0.5 delta)`` elsewhere (Huber,
     1964).
+
+    A ``weight`` of the input's shape multiplies the losses; the mean is the plain one of that.
+
+    Raises:
+        OptionError: if ``delta`` is not positive.
 
     >>> huber_loss(lm.asarray([3.0]), lm.asarray([0.0])).item()
     2.5
     """
-    x, target = _pair("huber_loss", x, target)
+    if delta <= 0:
+        raise OptionError(f"[huber_loss] delta={delta} is not positive; give a positive one")
+    x, target = matching("huber_loss", input, target)
     d = abs(x - target)
-    return reduce_loss(
-        "huber_loss", lm.where(d < delta, 0.5 * d * d, delta * (d - 0.5 * delta)), reduction
-    )
+    losses = lm.where(d < delta, 0.5 * d * d, delta * (d - 0.5 * delta))
+    if weight is not None:
+        losses = losses * matching("huber_loss", x, weight)[1]
+    return reduce_loss("huber_loss", losses, reduction)
 
 
-def smooth_l1_loss(x: Any, target: Any, reduction: str = "mean", beta: float = 1.0) -> Tensor:
+def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float = 1.0) -> Tensor:
     """:func:`huber_loss` divided by ``beta`` (the absolute difference for ``beta = 0``).
+
+    Raises:
+        OptionError: if ``beta`` is negative.
 
     >>> smooth_l1_loss(lm.asarray([3.0]), lm.asarray([0.0])).item()
     2.5
     """
+    if beta < 0:
+        raise OptionError(f"[smooth_l1_loss] beta={beta} is negative; give 0 or more")
+    x, target = matching("smooth_l1_loss", input, target)
     return (
         l1_loss(x, target, reduction)
         if beta == 0
@@ -86,31 +106,38 @@ def smooth_l1_loss(x: Any, target: Any, reduction: str = "mean", beta: float = 1
 
 
 def binary_cross_entropy_with_logits(
-    x: Any, target: Any, weight: Any = None, reduction: str = "mean", pos_weight: Any = None
+    input: Any, target: Any, weight: Any = None, reduction: str = "mean", pos_weight: Any = None
 ) -> Tensor:
-    """``-(pos_weight t log s(x) + (1 - t) log(1 - s(x)))`` with the sigmoid ``s``, through
-    softplus.
+    """``-(pos_weight t log s(x) + (1 - t) log(1 - s(x)))`` with the sigmoid ``s``.
+
+    ``weight`` and ``pos_weight`` broadcast to the input.
 
     >>> binary_cross_entropy_with_logits(lm.asarray([1000.0]), lm.asarray([1.0])).item()
     0.0
     """
-    x, target = _pair("binary_cross_entropy_with_logits", x, target)
-    positive = target if pos_weight is None else target * pos_weight
-    losses = positive * softplus(-x) + (1 - target) * softplus(x)
+    x, target = matching("binary_cross_entropy_with_logits", input, target)
+    large = x > 0
+    tail = lm.log1p(lm.exp(lm.where(large, -x, x)))  # of both softplus(x) and softplus(-x)
+    missed, false = target * lm.where(large, 0, -x), (1 - target) * lm.where(large, x, 0)
+    if pos_weight is None:
+        losses = missed + false + tail
+    else:
+        factor = tensor(pos_weight)
+        losses = factor * missed + false + (1 + (factor - 1) * target) * tail
     losses = losses if weight is None else losses * weight
     return reduce_loss("binary_cross_entropy_with_logits", losses, reduction)
 
 
 def binary_cross_entropy(
-    x: Any, target: Any, weight: Any = None, reduction: str = "mean"
+    input: Any, target: Any, weight: Any = None, reduction: str = "mean"
 ) -> Tensor:
     """``-(t log x + (1 - t) log(1 - x))`` of probabilities; logarithms are bounded by -100, as in
-    PyTorch.
+    PyTorch. Outside ``[0, 1]`` the result is NaN.
 
     >>> binary_cross_entropy(lm.asarray([1.0]), lm.asarray([1.0])).item()
     0.0
     """
-    x, target = _pair("binary_cross_entropy", x, target)
+    x, target = matching("binary_cross_entropy", input, target)
     losses = -(
         target * lm.maximum(lm.log(x), -100.0) + (1 - target) * lm.maximum(lm.log1p(-x), -100.0)
     )
@@ -118,138 +145,113 @@ def binary_cross_entropy(
     return reduce_loss("binary_cross_entropy", losses, reduction)
 
 
-def kl_div(x: Any, target: Any, reduction: str = "mean", log_target: bool = False) -> Tensor:
+def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = False) -> Tensor:
     """``target (log target - x)`` for log-probabilities ``x``; ``"batchmean"`` is the mathematical
-    mean.
+    mean. With ``log_target`` the target is a logarithm too.
 
     >>> kl_div(lm.asarray([[0.0]]), lm.asarray([[1.0]]), "batchmean").item()
     0.0
     """
-    x, target = _pair("kl_div", x, target)
+    x, target = matching("kl_div", input, target)
+    choose("kl_div", "reduction", reduction, ("mean", "sum", "none", "batchmean"))
     if log_target:
         losses = lm.exp(target) * (target - x)
     else:
-        positive = target > 0
-        losses = lm.where(positive, target * (lm.log(lm.where(positive, target, 1)) - x), 0)
+        counts = target != 0
+        losses = lm.where(counts, target * (lm.log(lm.where(counts, target, 1)) - x), 0)
     if reduction == "batchmean":
-        return losses.sum() / x.shape[0]
+        return losses.sum() / (x.shape[0] if x.ndim else 1)
     return reduce_loss("kl_div", losses, reduction)
 
 
-def cross_entropy(
-    x: Any,
-    target: Any,
-    weight: Any = None,
-    ignore_index: int = -100,
+def poisson_nll_loss(
+    input: Any, target: Any, log_input: bool = True, full: bool = False, eps: float = 1e-8,
     reduction: str = "mean",
-    label_smoothing: float = 0.0,
-) -> Tensor:
-    """``-log softmax(x)`` at the target class.
+) -> Tensor:  # fmt: skip
+    """``exp(x) - t x``, the negative log-likelihood of counts ``t`` with the Poisson rate
+    ``exp(x)``.
 
     Args:
-        x: logits ``(N, C, *d)`` or ``(C,)``.
-        target: classes ``(N, *d)`` or ``()``, integers; or probabilities of the shape of ``x``.
-        weight: one factor per class ``(C,)``; the mean is weighted by it.
-        ignore_index: a target class that counts for nothing.
+        input: the logarithm of the rate, or the rate without ``log_input``.
+        target: the counts.
+        log_input: whether the input is a logarithm; otherwise ``x - t log(x + eps)``.
+        full: whether to add Stirling's approximation of ``log t!`` where ``t > 1``.
+        eps: keeps the logarithm finite.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        label_smoothing: the share of every target spread evenly over all classes (Szegedy et al.,
-            2015).
+
+    >>> poisson_nll_loss(lm.asarray([0.0]), lm.asarray([3.0])).item()
+    1.0
+    """
+    x, target = matching("poisson_nll_loss", input, target)
+    losses = lm.exp(x) - target * x if log_input else x - target * lm.log(x + eps)
+    if full:
+        many = target > 1
+        t = lm.where(many, target, 1)
+        stirling = t * lm.log(t) - t + 0.5 * lm.log(2 * math.pi * t)
+        losses = losses + lm.where(many, stirling, 0)
+    return reduce_loss("poisson_nll_loss", losses, reduction)
+
+
+def _variances(var: Any, x: Tensor) -> Tensor:
+    """``var`` as a tensor that broadcasts to ``x``: of its shape, or with one axis 1 or missing."""
+    if isinstance(var, float | int):
+        if var < 0:
+            raise OptionError(f"[gaussian_nll_loss] var={var} is negative; give 0 or more")
+        return lm.full_like(x, var)
+    var = tensor(var)
+    shape, wanted = tuple(var.shape), tuple(x.shape)
+    if shape != wanted and shape == wanted[:-1]:
+        return var[..., None]
+    different = [v for v, w in zip(shape, wanted, strict=False) if v != w]
+    if len(shape) != len(wanted) or different not in ([], [1]):
+        raise ShapeError(
+            f"[gaussian_nll_loss] var of shape {shape} for an input of shape {wanted}: it is of "
+            "that shape, without its last axis, or with one axis of size 1; reshape it"
+        )
+    return var
+
+
+def gaussian_nll_loss(
+    input: Any, target: Any, var: Any, full: bool = False, eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """``0.5 (log v + (x - t)^2 / v)``, the negative log-likelihood with variance ``v = max(var,
+    eps)`` (Nix and Weigend, 1994).
+
+    Args:
+        input: the mean.
+        target: what is observed.
+        var: the variance, a number or a tensor; a negative element gives NaN.
+        full: whether to add the constant ``0.5 log 2 pi``.
+        eps: the least variance; the bound does not count in the derivative.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Raises:
-        ShapeError: if the shapes do not belong together.
-        DTypeError: if the classes are not integers.
-        LamellaIndexError: when the loss is computed, if a class is outside ``0 … C - 1``.
+        ShapeError: if ``var`` does not fit.
+        OptionError: for a negative number, or ``eps`` not positive.
 
-    >>> round(cross_entropy(lm.zeros((2, 4)), lm.asarray([0, 3])).item(), 4)
-    1.3863
-    """
-    x, target = tensor(x), tensor(target)
-    check_float("cross_entropy", x)
-    logs = log_softmax(x, 0 if x.ndim == 1 else 1)
-    if target.dtype.is_floating and tuple(target.shape) == tuple(x.shape):
-        return _soft_targets(logs, target, weight, reduction, label_smoothing)
-    return _class_loss(
-        "cross_entropy", logs, target, weight, ignore_index, reduction, label_smoothing
-    )
-
-
-def nll_loss(
-    x: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean"
-) -> Tensor:
-    """``-x`` at the target class, for log-probabilities; arguments as in :func:`cross_entropy`.
-
-    >>> nll_loss(lm.asarray([[-1.0, -2.0]]), lm.asarray([1])).item()
+    >>> gaussian_nll_loss(lm.asarray([1.0]), lm.asarray([3.0]), lm.asarray([1.0])).item()
     2.0
     """
-    return _class_loss("nll_loss", tensor(x), tensor(target), weight, ignore_index, reduction, 0.0)
+    if eps <= 0:
+        raise OptionError(f"[gaussian_nll_loss] eps={eps} is not positive; give a positive one")
+    x, target = matching("gaussian_nll_loss", input, target)
+    v = _variances(var, x)
+    held = v.detach()
+    raised = lm.where(held < 0, float("nan"), lm.maximum(held, eps)) - held
+    v = v + raised
+    difference = x - target
+    losses = 0.5 * (lm.log(v) + difference * difference / v)
+    if full:
+        losses = losses + 0.5 * math.log(2 * math.pi)
+    return reduce_loss("gaussian_nll_loss", losses, reduction)
 
 
-def _soft_targets(
-    logs: Tensor, target: Tensor, weight: Any, reduction: str, smoothing: float
-) -> Tensor:
-    axis = 0 if logs.ndim == 1 else 1
-    classes = logs.shape[axis]
-    target = target * (1 - smoothing) + smoothing / classes if smoothing else target
-    terms = logs * target
-    if weight is not None:
-        terms = terms * _along(tensor(weight), axis, logs.ndim)
-    losses = -terms.sum(axis)
-    choose("cross_entropy", "reduction", reduction, ("mean", "sum", "none"))
-    if reduction == "mean":
-        return losses.sum() / max(losses.size, 1)
-    return reduce_loss("cross_entropy", losses, reduction)
+def soft_margin_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
+    """``log(1 + exp(-t x))`` for targets 1 and -1.
 
-
-def _along(values: Tensor, axis: int, rank: int) -> Tensor:
-    return values.reshape((1,) * axis + (-1,) + (1,) * (rank - axis - 1))
-
-
-def _check_classes(op: str, logs: Tensor, target: Tensor) -> int:
-    axis = 0 if logs.ndim == 1 else 1
-    if not logs.ndim or tuple(target.shape) != (*logs.shape[:axis], *logs.shape[axis + 1 :]):
-        raise ShapeError(
-            f"[{op}] scores of shape {tuple(logs.shape)} with targets of shape "
-            f"{tuple(target.shape)}: scores are (N, C, ...) and targets (N, ...) classes, or "
-            "probabilities of the scores' shape; move or add axes to match"
-        )
-    if not target.dtype.is_integer:
-        raise DTypeError(
-            f"[{op}] target classes are {target.dtype.name}; cast them with .astype(lm.int64)"
-        )
-    return axis
-
-
-def _checked(target: Tensor, counted: Tensor, classes: Any) -> Tensor:
-    """The classes; one outside ``0 … classes - 1`` raises where the loss is computed."""
-    safe = lm.where(counted, target, 0).astype(lm.int64)
-    outside = lm.where(safe < 0, classes, safe)  # a gather would count negative ones from the end
-    return record(ops.gather, lm.arange(classes), outside)
-
-
-def _class_loss(
-    op: str,
-    logs: Tensor,
-    target: Tensor,
-    weight: Any,
-    ignore: int,
-    reduction: str,
-    smoothing: float,
-) -> Tensor:
-    axis = _check_classes(op, logs, target)
-    choose(op, "reduction", reduction, ("mean", "sum", "none"))
-    classes = logs.shape[axis]
-    counted = target != ignore
-    chosen = lm.expand_dims(_checked(target, counted, classes), axis) == _along(
-        lm.arange(classes), axis, logs.ndim
-    )
-    factors = None if weight is None else _along(tensor(weight), axis, logs.ndim)
-    losses = -lm.where(chosen, logs if factors is None else logs * factors, 0).sum(axis)
-    if smoothing:
-        spread = -(logs if factors is None else logs * factors).sum(axis)
-        losses = (1 - smoothing) * losses + (smoothing / classes) * spread
-    losses = lm.where(counted, losses, 0)
-    if reduction != "mean":
-        return reduce_loss(op, losses, reduction)
-    if factors is None:
-        return losses.sum() / counted.astype(losses.dtype).sum()
-    return losses.sum() / lm.where(counted, lm.where(chosen, factors, 0).sum(axis), 0).sum()
+    >>> soft_margin_loss(lm.asarray([1000.0]), lm.asarray([1.0])).item()
+    0.0
+    """
+    x, target = matching("soft_margin_loss", input, target)
+    return reduce_loss("soft_margin_loss", log_one_plus_exp(-target * x), reduction)

@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import lamella as lm
+from lamella import ops
 from lamella.errors import OptionError, ShapeError
-from lamella.nn.functional.support import check_float, tensor
+from lamella.nn.functional.support import check_float, record, tensor
 from lamella.tensor.tensor import Tensor
 
-__all__ = ["batch_norm", "group_norm", "layer_norm", "rms_norm"]
+__all__ = [
+    "batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "rms_norm",
+]  # fmt: skip
 
 
 def _wide(x: Tensor) -> Tensor:
@@ -42,7 +45,7 @@ def _affine(y: Tensor, weight: Any, bias: Any) -> Tensor:
 
 
 def layer_norm(
-    x: Any,
+    input: Any,
     normalized_shape: int | Sequence[int],
     weight: Any = None,
     bias: Any = None,
@@ -56,14 +59,14 @@ def layer_norm(
     >>> layer_norm(lm.asarray([[1.0, 3.0]]), 2, eps=0.0).tolist()
     [[-1.0, 1.0]]
     """
-    x = tensor(x)
+    x = tensor(input)
     check_float("layer_norm", x)
     axes = _last_axes("layer_norm", x, normalized_shape)
     return _affine(_whitened(_wide(x), axes, eps).astype(x.dtype), weight, bias)
 
 
 def rms_norm(
-    x: Any, normalized_shape: int | Sequence[int], weight: Any = None, eps: float | None = None
+    input: Any, normalized_shape: int | Sequence[int], weight: Any = None, eps: float | None = None
 ) -> Tensor:
     """``x / sqrt(mean(x^2) + eps) * weight`` over the last axes (Zhang and Sennrich, 2019).
 
@@ -72,7 +75,7 @@ def rms_norm(
     >>> rms_norm(lm.asarray([[3.0, 3.0]]), 2, eps=0.0).tolist()
     [[1.0, 1.0]]
     """
-    x = tensor(x)
+    x = tensor(input)
     check_float("rms_norm", x)
     axes = _last_axes("rms_norm", x, normalized_shape)
     wide = _wide(x)
@@ -82,7 +85,7 @@ def rms_norm(
 
 
 def group_norm(
-    x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5
+    input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Tensor:
     """Normalise ``(N, C, *)`` over each of ``num_groups`` groups of channels (Wu and He, 2018).
 
@@ -92,7 +95,7 @@ def group_norm(
     >>> group_norm(lm.ones((1, 4, 2)), 2).shape
     (1, 4, 2)
     """
-    x = tensor(x)
+    x = tensor(input)
     check_float("group_norm", x)
     if x.ndim < 2 or x.shape[1] % num_groups:
         raise ShapeError(
@@ -109,7 +112,7 @@ def _channels(values: Any, x: Tensor) -> Any:
 
 
 def batch_norm(
-    x: Any,
+    input: Any,
     running_mean: Tensor | None,
     running_var: Tensor | None,
     weight: Any = None,
@@ -131,7 +134,7 @@ def batch_norm(
     >>> batch_norm(lm.asarray([[1.0], [3.0]]), None, None, training=True, eps=0.0).tolist()
     [[-1.0], [1.0]]
     """
-    x = tensor(x)
+    x = tensor(input)
     check_float("batch_norm", x)
     known = running_mean if running_mean is not None else weight
     if x.ndim < 2 or (known is not None and x.shape[1] != known.shape[0]):
@@ -171,3 +174,80 @@ def _batch_statistics(
 
 def _move(running: Tensor, towards: Tensor, momentum: Any) -> None:
     running.copy_(running + (towards.astype(running.dtype) - running) * momentum)
+
+
+def instance_norm(
+    input: Any, running_mean: Tensor | None = None, running_var: Tensor | None = None,
+    weight: Any = None, bias: Any = None, use_input_stats: bool = True, momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:  # fmt: skip
+    """Normalise each channel of each example of ``(N, C, *)`` (Ulyanov et al., 2016).
+
+    With ``use_input_stats`` by its own mean and biased variance; running statistics, where given,
+    move by ``momentum`` towards the batch's average of means and unbiased variances, in place.
+    Otherwise by the running ones.
+
+    Raises:
+        ShapeError: without spatial axes, or for other channels than the statistics have.
+        OptionError: with one value a channel, or without any statistics.
+
+    >>> instance_norm(lm.asarray([[[1.0, 3.0]]]), eps=0.0).tolist()
+    [[[-1.0, 1.0]]]
+    """
+    x = tensor(input)
+    check_float("instance_norm", x)
+    known = next((each for each in (running_mean, weight) if each is not None), None)
+    if x.ndim < 3 or (known is not None and x.shape[1] != known.shape[0]):
+        raise ShapeError(
+            f"[instance_norm] input of shape {tuple(x.shape)} is not (N, C, ...) with the layer's "
+            f"{'' if known is None else f'{known.shape[0]} '}channels; add axes or build the layer "
+            "for the input's second axis"
+        )
+    if not use_input_stats:
+        if running_mean is None or running_var is None:
+            raise OptionError(
+                "[instance_norm] use_input_stats=False without running statistics; give them"
+            )
+        return batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps)
+    wide = _wide(x)
+    axes = tuple(range(2, x.ndim))
+    if math.prod(x.shape[2:]) == 1:
+        raise OptionError(
+            f"[instance_norm] shape {tuple(x.shape)} has one value a channel, whose variance is "
+            "unknown; use larger images, or running statistics"
+        )
+    y = _whitened(wide, axes, eps)
+    if running_mean is not None and running_var is not None:
+        with lm.no_grad():
+            held = wide.detach()
+            _move(running_mean, held.mean(axes).mean(0), momentum)
+            _move(running_var, lm.var(held, axes, correction=1).mean(0), momentum)
+    return _affine(y, _channels(weight, x), _channels(bias, x)).astype(x.dtype)
+
+
+def local_response_norm(
+    input: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Tensor:
+    """``x / (k + alpha * a)^beta`` with the mean ``a`` of the squares in ``size`` neighbouring
+    channels of ``(N, C, *)``, zeros beyond them (Krizhevsky et al., 2012).
+
+    Raises:
+        ShapeError: without spatial axes.
+        OptionError: if ``size`` is below 1.
+
+    >>> local_response_norm(lm.ones((1, 1, 1)), 1, alpha=3.0, beta=0.5).tolist()
+    [[[0.5]]]
+    """
+    x = tensor(input)
+    check_float("local_response_norm", x)
+    if x.ndim < 3:
+        raise ShapeError(
+            f"[local_response_norm] input of shape {tuple(x.shape)} is not (N, C, ...); add axes"
+        )
+    if size < 1:
+        raise OptionError(f"[local_response_norm] size={size} is below 1; give 1 or more")
+    squares = lm.moveaxis(x * x, 1, -1)
+    ends = [(0, 0)] * (x.ndim - 1) + [(size // 2, (size - 1) // 2)]
+    near = record(ops.window, lm.pad(squares, ends), sizes=(size,), strides=(1,))
+    mean = lm.moveaxis(near.sum(-1) / size, -1, 1)
+    return x / (k + alpha * mean) ** beta

@@ -1,11 +1,12 @@
-"""Pooling over windows of ``(N, C, *spatial)`` (or without ``N``): maximum, average, and average to
-a given size.
+"""Pooling over windows of ``(N, C, *spatial)`` (or without ``N``): maximum, average, power mean.
 
-Where several elements of a window are the maximum they share its gradient equally.
+Where several elements of a window are the maximum they share its gradient equally; with
+``return_indices`` the first has it, as in PyTorch.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,12 +15,13 @@ import numpy as np
 import lamella as lm
 from lamella import ops
 from lamella.errors import OptionError, ShapeError
+from lamella.nn.functional.distance import root
 from lamella.nn.functional.support import check_rank, per_axis, record, tensor
 from lamella.tensor.tensor import Tensor
 
 __all__ = [
-    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "avg_pool1d", "avg_pool2d",
-    "avg_pool3d", "max_pool1d", "max_pool2d", "max_pool3d",
+    "avg_pool1d", "avg_pool2d", "avg_pool3d", "lp_pool1d", "lp_pool2d", "lp_pool3d", "max_pool1d",
+    "max_pool2d", "max_pool3d",
 ]  # fmt: skip
 
 Sizes = int | Sequence[int]
@@ -104,35 +106,62 @@ class _Windows:
 
 
 def _max_pool(
-    rank: int,
-    x: Any,
-    kernel: Sizes,
-    stride: Sizes | None,
-    padding: Sizes,
-    dilation: Sizes,
-    ceil_mode: bool,
-) -> Tensor:
-    x = tensor(x)
+    rank: int, input: Any, kernel: Sizes, stride: Sizes | None, padding: Sizes, dilation: Sizes,
+    ceil_mode: bool, return_indices: bool,
+) -> Any:  # fmt: skip
+    x = tensor(input)
     windows = _Windows(f"max_pool{rank}d", x, rank, kernel, stride, padding, dilation, ceil_mode)
     lowest = float("-inf") if x.dtype.is_floating else lm.iinfo(x.dtype).min
     seen, axes = windows.of(x, lowest)
-    return seen.max(axes)
+    if not return_indices:
+        return seen.max(axes)
+    taps = lm.moveaxis(seen, axes, tuple(range(-rank, 0)))
+    flat = taps.detach().reshape((*taps.shape[:-rank], math.prod(windows.kernel)))
+    return at_indices(x, _planes(windows, x, flat.argmax(-1)), rank)
+
+
+def _planes(windows: _Windows, x: Tensor, tap: Tensor) -> Tensor:
+    """The position in the flattened spatial axes of ``x`` of a tap of each window."""
+    flat: Any = 0
+    after = 1
+    for axis in reversed(range(windows.rank)):
+        offset, tap = tap % windows.kernel[axis], tap // windows.kernel[axis]
+        places = lm.arange(tap.shape[axis - windows.rank]).reshape(
+            (-1,) + (1,) * (windows.rank - 1 - axis)
+        )
+        step = windows.dilation[axis]
+        at = places * windows.stride[axis] - windows.padding[axis] + offset * step
+        at = lm.where(at < 0, at % step, at)  # a window of -inf everywhere: its first element
+        flat = flat + at * after
+        after = after * x.shape[axis - windows.rank]
+    return flat  # type: ignore[no-any-return]
+
+
+def at_indices(x: Tensor, indices: Tensor, rank: int) -> tuple[Tensor, Tensor]:
+    """The elements of ``x (*, *spatial)`` at positions ``(*, *out)`` in its flattened spatial axes,
+    and these positions.
+    """
+    lead = x.shape[:-rank]
+    flat = x.reshape((*lead, math.prod(x.shape[-rank:])))
+    found = lm.take_along_axis(flat, indices.reshape((*lead, math.prod(indices.shape[-rank:]))), -1)
+    return found.reshape(indices.shape), indices
 
 
 def max_pool1d(
-    x: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes =
-    1,
-    ceil_mode: bool = False,
-) -> Tensor:  # fmt: skip
+    input: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,
+    dilation: Sizes = 1, ceil_mode: bool = False, return_indices: bool = False,
+) -> Any:  # fmt: skip
     """The maximum of each window of ``(N, C, L)``.
 
     Args:
-        x: the input.
+        input: the input.
         kernel_size: the window's size.
         stride: the step between windows (default: its size).
         padding: -inf on both ends, at most half a window.
         dilation: the step inside a window.
         ceil_mode: whether to keep a last window that is partly outside.
+        return_indices: whether to return ``(maxima, indices)``, where an index is the position of
+            the maximum in the flattened spatial axes (see ``max_unpool``).
 
     Raises:
         ShapeError: if axes do not fit or the window is larger than the input.
@@ -141,50 +170,48 @@ def max_pool1d(
     >>> max_pool1d(lm.asarray([[[1.0, 3.0, 2.0, 0.0]]]), 2).tolist()
     [[[3.0, 2.0]]]
     """
-    return _max_pool(1, x, kernel_size, stride, padding, dilation, ceil_mode)
+    return _max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
 def max_pool2d(
-    x: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes =
-    1,
-    ceil_mode: bool = False,
-) -> Tensor:  # fmt: skip
+    input: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,
+    dilation: Sizes = 1, ceil_mode: bool = False, return_indices: bool = False,
+) -> Any:  # fmt: skip
     """The maximum of each window of ``(N, C, H, W)``; arguments as in :func:`max_pool1d`.
 
     >>> max_pool2d(lm.ones((1, 1, 4, 4)), 2).shape
     (1, 1, 2, 2)
     """
-    return _max_pool(2, x, kernel_size, stride, padding, dilation, ceil_mode)
+    return _max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
 def max_pool3d(
-    x: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes =
-    1,
-    ceil_mode: bool = False,
-) -> Tensor:  # fmt: skip
+    input: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,
+    dilation: Sizes = 1, ceil_mode: bool = False, return_indices: bool = False,
+) -> Any:  # fmt: skip
     """The maximum of each window of ``(N, C, D, H, W)``; arguments as in :func:`max_pool1d`.
 
     >>> max_pool3d(lm.ones((1, 1, 2, 2, 2)), 2).shape
     (1, 1, 1, 1, 1)
     """
-    return _max_pool(3, x, kernel_size, stride, padding, dilation, ceil_mode)
+    return _max_pool(3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
 def _avg_pool(
-    rank: int,
-    x: Any,
-    kernel: Sizes,
-    stride: Sizes | None,
-    padding: Sizes,
-    ceil_mode: bool,
-    count_padding: bool,
-) -> Tensor:
-    x = tensor(x)
-    windows = _Windows(f"avg_pool{rank}d", x, rank, kernel, stride, padding, 1, ceil_mode)
+    rank: int, input: Any, kernel: Sizes, stride: Sizes | None, padding: Sizes, ceil_mode: bool,
+    count_padding: bool, divisor: int | None = None,
+) -> Tensor:  # fmt: skip
+    op = f"avg_pool{rank}d"
+    x = tensor(input)
+    windows = _Windows(op, x, rank, kernel, stride, padding, 1, ceil_mode)
+    if divisor == 0:
+        raise OptionError(f"[{op}] divisor_override=0 divides by zero; give another or None")
     seen, axes = windows.of(x, 0.0)
     total = seen.sum(axes)
+    if divisor is not None:
+        return total / float(divisor)
     if not any(windows.extra) and (count_padding or not any(windows.padding)):
-        return total / float(np.prod(windows.kernel))
+        return total / float(math.prod(windows.kernel))
     return total / _counts(windows, x, count_padding)
 
 
@@ -204,9 +231,8 @@ def _counts(windows: _Windows, x: Tensor, count_padding: bool) -> Tensor:
 
 
 def avg_pool1d(
-    x: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: bool =
-    False,
-    count_include_pad: bool = True,
+    input: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,
+    ceil_mode: bool = False, count_include_pad: bool = True,
 ) -> Tensor:  # fmt: skip
     """The mean of each window of ``(N, C, L)``; arguments as in :func:`max_pool1d`.
 
@@ -215,99 +241,84 @@ def avg_pool1d(
     >>> avg_pool1d(lm.asarray([[[1.0, 3.0, 2.0, 0.0]]]), 2).tolist()
     [[[2.0, 1.0]]]
     """
-    return _avg_pool(1, x, kernel_size, stride, padding, ceil_mode, count_include_pad)
+    return _avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad)
 
 
 def avg_pool2d(
-    x: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: bool =
-    False,
-    count_include_pad: bool = True,
+    input: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,
+    ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> Tensor:  # fmt: skip
     """The mean of each window of ``(N, C, H, W)``; arguments as in :func:`avg_pool1d`.
+
+    ``divisor_override`` divides the sums instead of the number of elements.
 
     >>> avg_pool2d(lm.ones((1, 1, 4, 4)), 2).shape
     (1, 1, 2, 2)
     """
-    return _avg_pool(2, x, kernel_size, stride, padding, ceil_mode, count_include_pad)
+    return _avg_pool(
+        2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+    )
 
 
 def avg_pool3d(
-    x: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: bool =
-    False,
-    count_include_pad: bool = True,
+    input: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,
+    ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> Tensor:  # fmt: skip
-    """The mean of each window of ``(N, C, D, H, W)``; arguments as in :func:`avg_pool1d`.
+    """The mean of each window of ``(N, C, D, H, W)``; arguments as in :func:`avg_pool2d`.
 
     >>> avg_pool3d(lm.ones((1, 1, 2, 2, 2)), 2).shape
     (1, 1, 1, 1, 1)
     """
-    return _avg_pool(3, x, kernel_size, stride, padding, ceil_mode, count_include_pad)
-
-
-def _averaging(size: int, count: int, dtype: Any) -> Tensor:
-    """The matrix ``(size, count)`` whose column ``i`` averages ``floor(i s / c) … ceil((i + 1) s /
-    c) - 1``.
-    """
-    matrix = np.zeros((size, count))
-    for i in range(count):
-        low, high = i * size // count, -(-(i + 1) * size // count)
-        matrix[low:high, i] = 1 / (high - low)
-    return lm.asarray(matrix.astype(dtype.numpy))
-
-
-def _adaptive(rank: int, x: Any, output_size: Any) -> Tensor:
-    op = f"adaptive_avg_pool{rank}d"
-    x = tensor(x)
-    check_rank(op, x, (rank + 1, rank + 2), "(N, C, *spatial) or (C, *spatial)")
-    wanted = (
-        (output_size,) * rank
-        if output_size is None or isinstance(output_size, int)
-        else tuple(output_size)
+    return _avg_pool(
+        3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
     )
-    spatial = x.shape[-rank:]
-    counts = per_axis(
-        op,
-        "output_size",
-        [s if w is None else w for s, w in zip(spatial, wanted, strict=len(wanted) == rank)],
-        rank,
-        1,
-    )
-    if set(counts) == {1}:
-        return x.mean(tuple(range(-rank, 0)), keepdims=True)
-    for axis, count in enumerate(counts, start=x.ndim - rank):
-        size = x.shape[axis]
-        if size % count == 0:
-            shape = (*x.shape[:axis], count, size // count, *x.shape[axis + 1 :])
-            x = x.reshape(shape).mean(axis + 1) if size != count else x
-        else:
-            x = lm.moveaxis(
-                lm.matmul(lm.moveaxis(x, axis, -1), _averaging(size, count, x.dtype)), -1, axis
-            )
-    return x
 
 
-def adaptive_avg_pool1d(x: Any, output_size: Sizes) -> Tensor:
-    """Average ``(N, C, L)`` to ``output_size`` elements.
+def _lp_pool(
+    rank: int, input: Any, p: float, kernel: Sizes, stride: Sizes | None, ceil_mode: bool
+) -> Tensor:
+    op = f"lp_pool{rank}d"
+    if not 0 < p < math.inf:
+        raise OptionError(f"[{op}] norm_type={p} is no power to take; give a positive number")
+    x = tensor(input)
+    powers = x * x if p == 2 else x**p
+    means = _avg_pool(rank, powers, kernel, stride, 0, ceil_mode, True)
+    return root(means * float(math.prod(per_axis(op, "kernel_size", kernel, rank, 1))), p)
 
-    >>> adaptive_avg_pool1d(lm.asarray([[[1.0, 3.0, 2.0, 0.0]]]), 1).tolist()
-    [[[1.5]]]
+
+def lp_pool1d(
+    input: Any, norm_type: float, kernel_size: Sizes, stride: Sizes | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:  # fmt: skip
+    """``(sum x^p)^(1/p)`` over each window of ``(N, C, L)``, with derivative 0 where it is 0.
+
+    As in PyTorch, a window that ``ceil_mode`` keeps partly outside is scaled up to a whole one.
+
+    >>> lp_pool1d(lm.asarray([[[3.0, 4.0]]]), 2, 2).tolist()
+    [[[5.0]]]
     """
-    return _adaptive(1, x, output_size)
+    return _lp_pool(1, input, norm_type, kernel_size, stride, ceil_mode)
 
 
-def adaptive_avg_pool2d(x: Any, output_size: Any) -> Tensor:
-    """Average ``(N, C, H, W)`` to the given height and width (None keeps one).
+def lp_pool2d(
+    input: Any, norm_type: float, kernel_size: Sizes, stride: Sizes | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:  # fmt: skip
+    """:func:`lp_pool1d` over windows of ``(N, C, H, W)``.
 
-    >>> adaptive_avg_pool2d(lm.ones((1, 2, 7, 5)), (3, 2)).shape
-    (1, 2, 3, 2)
+    >>> lp_pool2d(lm.ones((1, 1, 2, 2)), 2, 2).tolist()
+    [[[[2.0]]]]
     """
-    return _adaptive(2, x, output_size)
+    return _lp_pool(2, input, norm_type, kernel_size, stride, ceil_mode)
 
 
-def adaptive_avg_pool3d(x: Any, output_size: Any) -> Tensor:
-    """Average ``(N, C, D, H, W)`` to the given sizes (None keeps one).
+def lp_pool3d(
+    input: Any, norm_type: float, kernel_size: Sizes, stride: Sizes | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:  # fmt: skip
+    """:func:`lp_pool1d` over windows of ``(N, C, D, H, W)``.
 
-    >>> adaptive_avg_pool3d(lm.ones((1, 2, 4, 4, 4)), 2).shape
-    (1, 2, 2, 2, 2)
+    >>> lp_pool3d(lm.ones((1, 1, 2, 2, 2)), 1, 2).tolist()
+    [[[[[8.0]]]]]
     """
-    return _adaptive(3, x, output_size)
+    return _lp_pool(3, input, norm_type, kernel_size, stride, ceil_mode)

@@ -13,7 +13,10 @@ from lamella.ir.node import Node
 from lamella.tensor.core import node_of, wrap
 from lamella.tensor.tensor import Tensor
 
-__all__ = ["check_float", "check_rank", "choose", "per_axis", "record", "reduce_loss", "tensor"]
+__all__ = [
+    "check_float", "check_integer", "check_probability", "check_rank", "choose", "in_place",
+    "matching", "per_axis", "record", "reduce_loss", "tensor",
+]  # fmt: skip
 
 
 def tensor(value: Any) -> Tensor:
@@ -23,6 +26,24 @@ def tensor(value: Any) -> Tensor:
     filled again for the next batch must not change them.
     """
     return value if isinstance(value, Tensor) else lm.asarray(value, copy=True)
+
+
+def in_place(op: str, input: Any, result: Tensor, wanted: bool) -> Tensor:
+    """``result``; if ``wanted``, ``input`` stands for it from now on, and is returned.
+
+    Raises:
+        OptionError: if ``input`` is no tensor.
+        GradientError: for a leaf that requires a gradient, outside ``no_grad``.
+    """
+    if not wanted:
+        return result
+    if not isinstance(input, Tensor):
+        raise OptionError(
+            f"[{op}] inplace=True with a {type(input).__name__}, which cannot become the result; "
+            "pass a tensor, or leave inplace out"
+        )
+    input.rebind(node_of(result))
+    return input
 
 
 def record(builder: Callable[..., Node], *inputs: Tensor, **fields: Any) -> Tensor:
@@ -79,6 +100,37 @@ def check_float(op: str, x: Tensor) -> None:
             f"[{op}] got {x.dtype.name}, but computes in floating point; cast it with "
             ".astype(lm.float32)"
         )
+
+
+def check_integer(op: str, x: Tensor, what: str) -> None:
+    """Raise DTypeError unless ``x`` holds integers."""
+    if not x.dtype.is_integer:
+        raise DTypeError(
+            f"[{op}] {what} are {x.dtype.name}, but must be integers; cast them with "
+            ".astype(lm.int64)"
+        )
+
+
+def check_probability(op: str, p: float) -> None:
+    """Raise OptionError unless ``0 <= p <= 1``."""
+    if not 0 <= p <= 1:
+        raise OptionError(f"[{op}] p={p} is no probability; give one from 0 to 1")
+
+
+def matching(op: str, *inputs: Any) -> tuple[Tensor, ...]:
+    """The inputs as tensors of one shape.
+
+    Raises:
+        ShapeError: if the shapes differ.
+    """
+    tensors = tuple(map(tensor, inputs))
+    if len({tuple(each.shape) for each in tensors}) > 1:
+        shapes = " and ".join(str(tuple(each.shape)) for each in tensors)
+        raise ShapeError(
+            f"[{op}] shapes {shapes} of prediction and target differ, and broadcasting them would "
+            "average over pairs that do not belong together; reshape one of them"
+        )
+    return tensors
 
 
 def reduce_loss(op: str, losses: Tensor, reduction: str) -> Tensor:

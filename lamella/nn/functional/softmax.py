@@ -1,0 +1,106 @@
+"""Activations along an axis: softmax and what is built on it, and gated halves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lamella as lm
+from lamella.errors import OptionError, ShapeError
+from lamella.nn.functional.support import check_float, tensor
+from lamella.tensor.tensor import Tensor
+
+__all__ = ["glu", "gumbel_softmax", "log_softmax", "softmax", "softmin"]
+
+
+def glu(input: Any, dim: int = -1) -> Tensor:
+    """The first half along ``dim`` times the sigmoid of the second half (Dauphin et al., 2016).
+
+    Raises:
+        ShapeError: if the axis has an odd size.
+
+    >>> glu(lm.asarray([2.0, 0.0])).tolist()
+    [1.0]
+    """
+    x = tensor(input)
+    if x.shape[dim] % 2:
+        raise ShapeError(
+            f"[glu] axis {dim} of shape {x.shape} has an odd size and no halves; give an even one"
+        )
+    moved = lm.moveaxis(x, dim, 0)
+    half = x.shape[dim] // 2
+    return lm.moveaxis(moved[:half] * lm.sigmoid(moved[half:]), 0, dim)
+
+
+def _shifted(op: str, x: Any, dim: int, dtype: Any) -> Tensor:
+    """``x`` minus its maximum, which changes neither softmax nor its derivative; -inf rows stay
+    defined.
+    """
+    x = tensor(x)
+    x = x if dtype is None else x.astype(dtype)
+    check_float(op, x)
+    top = x.detach().max(dim, keepdims=True)
+    return x - lm.where(lm.isfinite(top), top, 0)
+
+
+def softmax(input: Any, dim: int = -1, dtype: Any = None) -> Tensor:
+    """``exp(x) / sum(exp(x))`` along ``dim``, shifted by the maximum.
+
+    Raises:
+        DTypeError: if the input is not floating point and no ``dtype`` is given.
+
+    >>> softmax(lm.asarray([1000.0, 1000.0])).tolist()
+    [0.5, 0.5]
+    """
+    grown = lm.exp(_shifted("softmax", input, dim, dtype))
+    return grown / grown.sum(dim, keepdims=True)
+
+
+def log_softmax(input: Any, dim: int = -1, dtype: Any = None) -> Tensor:
+    """``x - log(sum(exp(x)))`` along ``dim``, shifted by the maximum.
+
+    >>> log_softmax(lm.asarray([1000.0, 0.0])).tolist()
+    [0.0, -1000.0]
+    """
+    shifted = _shifted("log_softmax", input, dim, dtype)
+    return shifted - lm.log(lm.exp(shifted).sum(dim, keepdims=True))
+
+
+def softmin(input: Any, dim: int = -1, dtype: Any = None) -> Tensor:
+    """:func:`softmax` of the negated input.
+
+    >>> softmin(lm.asarray([1000.0, 1000.0])).tolist()
+    [0.5, 0.5]
+    """
+    return softmax(-tensor(input), dim, dtype)
+
+
+def gumbel_softmax(
+    logits: Any, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1
+) -> Tensor:
+    """A random choice with a derivative: ``softmax((logits + g) / tau)`` with Gumbel noise ``g``
+    (Jang et al., 2016).
+
+    Args:
+        logits: unnormalised logarithms of probabilities, any shape.
+        tau: the temperature; towards 0 the result becomes one-hot.
+        hard: whether the value is one-hot, while the derivative is that of the soft one.
+        eps: taken for PyTorch's sake and not used.
+        dim: the axis of the choices.
+
+    Raises:
+        OptionError: if ``tau`` is not positive.
+
+    >>> gumbel_softmax(lm.zeros(4), hard=True).sum().item()
+    1.0
+    """
+    if tau <= 0:
+        raise OptionError(f"[gumbel_softmax] tau={tau} is no temperature; give a positive one")
+    logits = tensor(logits)
+    check_float("gumbel_softmax", logits)
+    noise = lm.random.gumbel(logits.shape).astype(logits.dtype)
+    soft = softmax((logits + noise) / tau, dim)
+    if not hard:
+        return soft
+    place = lm.moveaxis(lm.arange(logits.shape[dim])[(..., *[None] * (logits.ndim - 1))], 0, dim)
+    chosen = (soft.argmax(dim, keepdims=True) == place).astype(soft.dtype)
+    return chosen + (soft - soft.detach())
