@@ -48,7 +48,7 @@ class _Axis:
     def step(self) -> Any:
         """How far apart the outputs are, in input elements."""
         if self.aligned:
-            return self.kind(self.before - 1) / self.kind(max(self.after - 1, 1))
+            return self.kind((self.before - 1) / (self.after - 1) if self.after > 1 else 0)
         if self.factor is not None:
             return self.kind(1.0 / self.factor)
         return self.kind(self.before) / self.kind(self.after)
@@ -56,8 +56,6 @@ class _Axis:
     def centres(self) -> np.ndarray:
         """Where each output lies, in input elements."""
         places = np.arange(self.after).astype(self.kind)
-        if self.aligned and self.after == 1:
-            return np.zeros(1, self.kind)
         half = self.kind(0.5)
         return self.step() * places if self.aligned else self.step() * (places + half) - half
 

@@ -185,7 +185,8 @@ def _class_loss(
 
 
 def _hinge(x: Tensor) -> Tensor:
-    return lm.where(x < 0, 0, x)
+    """``max(x, 0)`` with derivative 0 at 0."""
+    return lm.where(x <= 0, 0, x)
 
 
 def multi_margin_loss(

@@ -98,5 +98,8 @@ def _places(x: Tensor, axis: int, low: int, high: int, mode: str) -> np.ndarray:
             f"{most} is wanted; pad less, or in another mode"
         )
     ends = (max(low, 0), max(high, 0))
-    places = np.pad(np.arange(size), ends, mode=_MODES[mode])  # type: ignore[call-overload]
-    return places[max(-low, 0) : len(places) - max(-high, 0)]
+    cut = slice(max(-low, 0), None if high >= 0 else high)
+    places = np.arange(size)
+    if mode == "circular":  # goes around what is left
+        return np.pad(places[cut], ends, mode="wrap")
+    return np.pad(places, ends, mode=_MODES[mode])[cut]  # type: ignore[call-overload]

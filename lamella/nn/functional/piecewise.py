@@ -196,7 +196,7 @@ def softshrink(input: Any, lambd: float = 0.5) -> Tensor:
         raise OptionError(f"[softshrink] lambd={lambd} is negative; give 0 or more")
     x = tensor(input)
     small = (x >= -lambd) & (x <= lambd)
-    return lm.where(small, 0, x - lm.where(x > 0, lambd, -lambd))
+    return lm.where(small, 0, lm.where(x > 0, x - lambd, x + lambd))
 
 
 def hardsigmoid(input: Any, inplace: bool = False) -> Tensor:
