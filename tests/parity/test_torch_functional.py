@@ -108,7 +108,7 @@ add("one_hot", ints(3, 4, high=6), 8)
 for p in (0.5, 1.0, 1.5, 2.0, 3.0, float("inf")):
     add("normalize", draw(3, 5), p=p)
     add("pairwise_distance", draw(4, 5), draw(4, 5), p=p, half=p == 2)
-    add("pdist", draw(6, 5), p=p, half=False)
+    add("pdist", draw(6, 5, low=-2.0), p=p, half=False)
 add("normalize", draw(2, 3, 4), dim=-1)
 add("pairwise_distance", draw(5), draw(4, 5), keepdim=True)
 add("cosine_similarity", draw(3, 5), draw(3, 5))
