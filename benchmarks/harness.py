@@ -37,7 +37,11 @@ class Task:
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured figure: ``ratio`` of ``subject`` to ``base``; ``wanted`` says how good."""
+    """One measured figure: ``ratio`` of ``subject`` to ``base``; ``wanted`` says how good.
+
+    Where it compares times of a workload, ``own`` and ``other`` are Lamella's and the other
+    framework's median in seconds.
+    """
 
     workload: str
     subject: str
@@ -46,6 +50,8 @@ class Figure:
     detail: str
     wanted: str = ""
     passed: bool | None = None
+    own: float = float("nan")
+    other: float = float("nan")
 
 
 @dataclass(frozen=True)
@@ -80,6 +86,16 @@ def duration(seconds: float) -> str:
 
 class SkippedError(Exception):
     """A contestant that cannot run here, with the reason."""
+
+
+FRAMEWORKS = (
+    "numpy", "scipy", "torch", "jax", "onnxruntime", "ort", "openvino", "tinygrad", "mlx",
+)  # fmt: skip
+
+
+def _is_peer(name: str) -> bool:
+    """Whether a contestant is another framework, as torch, torch_compile or jax_sq256 are."""
+    return any(name == peer or name.startswith(f"{peer}_") for peer in FRAMEWORKS)
 
 
 class Contestant:
@@ -162,8 +178,11 @@ def race(
     out.
 
     The first contestant is the reference of the agreement check. ``target`` is the time in seconds
-    that a contestant has in each round.
+    that a contestant has in each round. With ``BENCHMARKS_ALONE`` set, frameworks other than
+    Lamella are not started.
     """
+    if os.environ.get("BENCHMARKS_ALONE"):
+        names = [name for name in names if not _is_peer(name)]
     timings: dict[str, list[float]] = {}
     left_out: dict[str, str] = {}
     running: list[tuple[Contestant, int]] = []
@@ -213,8 +232,12 @@ def against(
                 f"{own}, {name} {timing}",
                 "" if limit is None else f"≤ {limit:.3g}",
                 None if limit is None else ratio <= limit,
+                own.median,
+                timing.median,
             )
         )
+    if own is not None and len(timings) == 1:
+        figures.append(Figure(workload, "lamella", "", float("nan"), str(own), own=own.median))
     return figures
 
 

@@ -1,4 +1,4 @@
-"""The ``lamella`` command: ``quickstart``, ``predict``, ``info``.
+"""The ``lamella`` command: ``quickstart``, ``predict``, ``info``, ``bench``.
 
 A mistake in the arguments or in a file is one line on standard error and exit code 2.
 """
@@ -65,6 +65,12 @@ def _parser() -> argparse.ArgumentParser:
 
     info = commands.add_parser("info", help="version, processor, threads, program cache, devices")
     info.set_defaults(run=_info)
+
+    bench = commands.add_parser("bench", help="time Lamella's part of the benchmarks here")
+    bench.add_argument("workloads", nargs="*", metavar="WORKLOAD", help="default: all")
+    bench.add_argument("--list", action="store_true", help="print the workloads and end")
+    bench.add_argument("--quick", action="store_true", help="few rounds, for a first look")
+    bench.set_defaults(run=_bench)
     return parser
 
 
@@ -117,3 +123,9 @@ def _info(options: argparse.Namespace) -> int:
 
     print(report())
     return 0
+
+
+def _bench(options: argparse.Namespace) -> int:
+    from lamella.cli.bench import run
+
+    return run(options.workloads, quick=options.quick, names=options.list)

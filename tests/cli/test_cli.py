@@ -418,3 +418,10 @@ def test_options_of_a_wrong_kind_are_one_line(
     with pytest.raises(SystemExit) as stopped:
         main(["quickstart", option, value])
     assert stopped.value.code == 2 and words in capsys.readouterr().err
+
+
+def test_bench_lists_its_workloads_and_refuses_others(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--list"]) == 0
+    assert "softmax" in capsys.readouterr().out.split()
+    with pytest.raises(SystemExit):
+        main(["bench", "no_such_workload"])
