@@ -120,6 +120,7 @@ _FROM: Final = {
 _MODULES: Final = {
     "linalg": "lamella.tensor.linalg",
     "random": "lamella.tensor.random",
+    "special": "lamella.tensor.special",
     "tree": "lamella.tree",
     "errors": "lamella.errors",
     "dtypes": "lamella.dtypes",

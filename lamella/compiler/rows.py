@@ -232,7 +232,9 @@ class Rows:
         return For(shape.grid, "grid", (*body, *statements))
 
     def _lane(self, outer: list[Var], inner: list[list[Var]], roots: list[Expr]) -> Var | None:
-        """The outer loop that lanes run along, or None where they run along the inner loops."""
+        """The outer loop that lanes run along, or None where they run along the inner loops. Of
+        equal costs the outer loop's: its folds need no sum across lanes.
+        """
         indices = load_indices(roots)
         best = min(reversed(outer), key=lambda v: lane_cost(v, indices), default=None)
         last = [variables[-1] for variables in inner if variables]
@@ -240,7 +242,7 @@ class Rows:
             return best
         inside = max(lane_cost(v, [i for i in indices if coefficient(i, v) != 0]) for v in last)
         fits = self._scratch * STRIP <= SCRATCH
-        return best if fits and lane_cost(best, indices) < inside else None
+        return best if fits and lane_cost(best, indices) <= inside else None
 
     def _allocs(self, shape: Frame) -> list[Stmt]:
         result: list[Stmt] = []

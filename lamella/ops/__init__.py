@@ -16,6 +16,10 @@ from lamella.ops.rounding import *
 from lamella.ops.exponential import *
 from lamella.ops.trigonometric import *
 from lamella.ops.power import *
+from lamella.ops.special_error import *
+from lamella.ops.special_gamma import *
+from lamella.ops.special_bessel import *
+from lamella.ops.special_other import *
 from lamella.ops.reduce import *
 from lamella.ops.position import *
 from lamella.ops.cumulative import *
