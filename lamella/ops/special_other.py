@@ -53,7 +53,7 @@ def _spence(z: Term) -> Term:
     low = _ZETA2 - choose(z.equals(0.0), 0.0, log * minus) - li
     outside = (z - 1.0).call("log")
     high = -li - _ZETA2 - outside * outside * 0.5
-    value = choose(below, low, choose(above, high, li))
+    value = choose(below, low, choose(above, high, li)) + 0.0  # no -0.0 at 1
     return choose(z < 0.0, _NAN, choose(z.equals(_INF), -_INF, value))
 
 

@@ -70,7 +70,7 @@ def entr(x: TensorLike) -> Tensor:
     normal number, at negative numbers 0.
 
     >>> entr([0.0, 1.0, -1.0]).tolist()
-    [0.0, -0.0, -inf]
+    [0.0, 0.0, -inf]
     """
 
     def value(x: Any) -> Any:

@@ -83,8 +83,8 @@ def digamma(x: TensorLike) -> Tensor:
     Error: float32 0.6 ulp; float64 4 ulp, but 2e-15 in absolute terms near its zeros. Derivative
     ``polygamma(1, x)``. Method: recurrence to 10, asymptotic series, reflection below 0.
 
-    >>> round(digamma(1.0).item(), 6)
-    -0.577216
+    >>> f"{digamma(1.0).item():.6f}"
+    '-0.577216'
     """
     return applied("digamma", lambda node: ops.polygamma(0, node), x)
 
@@ -92,8 +92,8 @@ def digamma(x: TensorLike) -> Tensor:
 def psi(x: TensorLike) -> Tensor:
     """:func:`digamma` by its other name.
 
-    >>> round(psi(1.0).item(), 6)
-    -0.577216
+    >>> f"{psi(1.0).item():.6f}"
+    '-0.577216'
     """
     return digamma(x)
 
@@ -106,8 +106,8 @@ def polygamma(n: int, x: TensorLike) -> Tensor:
     Raises:
         OptionError: unless ``n`` is a whole number from 0 to 100.
 
-    >>> round(polygamma(1, 1.0).item(), 5)
-    1.64493
+    >>> f"{polygamma(1, 1.0).item():.5f}"
+    '1.64493'
     """
     try:
         order = operator.index(n)
@@ -127,8 +127,8 @@ def zeta(x: TensorLike, q: TensorLike = 1.0) -> Tensor:
     MissingRuleError. Method: Euler and Maclaurin's sum (NIST Digital Library of Mathematical
     Functions, 25.11.5).
 
-    >>> round(zeta(2.0).item(), 5)
-    1.64493
+    >>> f"{zeta(2.0).item():.5f}"
+    '1.64493'
     """
     return binary("zeta", ops.zeta, x, q)
 
@@ -156,8 +156,8 @@ def beta(a: TensorLike, b: TensorLike) -> Tensor:
 
     Error: float32 0.6 ulp; float64 (16 + |log B|) ulp.
 
-    >>> round(beta(2.0, 3.0).item(), 6)
-    0.083333
+    >>> f"{beta(2.0, 3.0).item():.6f}"
+    '0.083333'
     """
 
     def value(x: Any, y: Any) -> Any:
