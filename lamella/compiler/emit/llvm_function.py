@@ -28,6 +28,7 @@ from lamella.compiler.emit.llvm_lanes import (
 )
 from lamella.compiler.emit.llvm_memory import Buffer, Memory
 from lamella.compiler.emit.llvm_ops import Operations
+from lamella.compiler.emit.llvm_transpose import square, transposed
 from lamella.compiler.emit.llvm_variables import Variables
 from lamella.compiler.emit.target import Target
 from lamella.compiler.walk import statements
@@ -227,11 +228,35 @@ class FunctionWriter:
         extent = self._extent(stmt)
         if not isinstance(extent.const, int):
             raise CompilerError(f"[llvm] unroll loop {stmt.var.name} has no constant extent")
+        block = None if self.m.lanes else square(stmt, self.target.vector_bytes)
+        if block is not None:
+            self._square(stmt, *block)
+            return
         for i in range(extent.const):
             mark = self.e.mark()
             self.e.bind(stmt.var, int_constant(i))
             self._block(stmt.body)
             self.e.restore(mark)
+
+    def _square(self, stmt: For, lanes: For, store: Store) -> None:
+        """A block stored across its lanes."""
+        size = self.m.lanes = int(stmt.var.extent)  # type: ignore[arg-type]
+        along = Ramp(int_constant(0), 1, size, size, 0)
+        rows: list[Value] = []
+        for i in range(size):
+            mark = self.e.mark()
+            self.e.bind(lanes.var, along)
+            self.e.bind(stmt.var, int_constant(i))
+            rows.append(self.b.splat(self.e.value(store.value), size))
+            self.e.restore(mark)
+        for k, column in enumerate(transposed(self.b, rows)):
+            mark = self.e.mark()
+            self.e.bind(lanes.var, int_constant(k))
+            self.e.bind(stmt.var, along)
+            self.m.store(store.buffer, self.e.affine(store.index), column, None)
+            self.e.restore(mark)
+        self.m.lanes = 0
+        self.e.forget()
 
     def _serial(self, stmt: For) -> None:
         extent = self._extent(stmt)
