@@ -1,23 +1,20 @@
 """Sizes of a contraction's schedule: the register tile, the block a grid iteration makes, the depth
 of a block of k.
 
-Input: a problem's sizes, its element type, and the width of a vector. Output: a :class:`Shape`. The
-depth, which decides the order of each sum, depends on these alone. :func:`forced` overrides the
-choice, for tests.
+Input: a problem's sizes, its element type, and the width of a vector. Output: a :class:`Shape`, or :class:`Thin`
+for a few rows. What decides the order of each sum depends on these alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from lamella.compiler.contraction_register import UNROLL
 from lamella.dtypes import DType
 from lamella.ir.dim import Size
 
-__all__ = ["Shape", "choose", "forced"]
+__all__ = ["Shape", "Thin", "choose", "thin"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +29,20 @@ class Shape:
     column_panels: int
     depth: int
     shared: bool = False  # whether the right factor is packed as a whole before the grid starts
+    swapped: bool = False  # whether rows are the result's columns
+
+
+@dataclass(frozen=True, slots=True)
+class Thin:
+    """Sizes of a schedule for a few rows: the columns of a grid iteration; for "dot", also those
+    summed together (``group``), and the depth of a block of k.
+    """
+
+    kind: Literal["stream", "dot"]
+    columns: int
+    group: int = 1
+    depth: int = 1
+    swapped: bool = False
 
 
 ROWS = {64: 12, 32: 6}  # of the register tile, by bytes of a vector; two vectors wide
@@ -42,24 +53,37 @@ TASKS = 24  # blocks that keep every worker busy to the end
 BLOCK = 1 << 19  # multiply-adds of a block that are worth packing its rows
 SHARED = 1 << 26  # bytes of a right factor that may be packed as a whole
 
-_forced: ContextVar[Shape | None] = ContextVar("shape", default=None)
+ROWS_STREAM, ROWS_DOT = 16, 8  # at most, of a thin schedule
+LARGE = 1 << 17  # elements of a right factor that a thin schedule is for
+STRIP = 32 << 10  # bytes of the sums of a strip
+SUMS = 24  # vectors of partial sums in registers
 
 
-@contextmanager
-def forced(shape: Shape) -> Iterator[None]:
-    """Every contraction compiled inside has this schedule (programs known already keep theirs)."""
-    token = _forced.set(shape)
-    try:
-        yield
-    finally:
-        _forced.reset(token)
+def thin(
+    dtype: DType, lanes: int, sizes: tuple[Size, ...], order: tuple[bool, bool], swapped: bool
+) -> Thin | None:
+    """A schedule for a few rows, if it pays; ``order`` says whether the right factor is contiguous
+    along its columns and along k.
+    """
+    _, m, n, k = sizes
+    if not isinstance(m, int) or not isinstance(n, int) or not isinstance(k, int):
+        return None
+    if not 0 < m <= ROWS_STREAM or n * k < LARGE or n < 2 * m:
+        return None
+    if order[0]:
+        columns = _even(n, min(512, STRIP // (m * dtype.itemsize)), 2 * lanes)
+        return Thin("stream", columns, swapped=swapped)
+    if order[1] and m <= ROWS_DOT:
+        group = max(1, min(8, SUMS // m))
+        return Thin("dot", 8 * group, group, _even(k, DEPTH, 2 * lanes), swapped)
+    return None
 
 
-def choose(vector_bytes: int, dtype: DType, m: Size, n: Size, k: Size, batch: Size) -> Shape:
-    """The schedule for a machine's vectors and a problem's size."""
-    found = _forced.get()
-    if found is not None:
-        return found
+def choose(
+    vector_bytes: int, dtype: DType, sizes: tuple[Size, ...], swapped: bool = False
+) -> Shape:
+    """The tiled schedule for a machine's vectors and a problem's size (batch, rows, columns, k)."""
+    batch, m, n, k = sizes
     lanes = max(1, vector_bytes // dtype.itemsize)
     rows, columns = ROWS.get(vector_bytes, 4), 2 * lanes
     if isinstance(n, int) and n <= lanes:
@@ -72,7 +96,7 @@ def choose(vector_bytes: int, dtype: DType, m: Size, n: Size, k: Size, batch: Si
     if not shared:
         row_panels = _even(all_rows, 2 * row_panels, 1)
     column_panels = _even(all_columns, max(1, WIDE // columns), 1)
-    shape = Shape(rows, columns, row_panels, column_panels, depth, shared)
+    shape = Shape(rows, columns, row_panels, column_panels, depth, shared, swapped)
     return _busy(shape, all_rows, all_columns, k, batch)
 
 

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lamella.compiler.blocks import frame, lane_cost, load_indices
+from lamella.compiler.contraction_plan import writer
 from lamella.compiler.elements import Elements
 from lamella.compiler.fusion import Group
 from lamella.compiler.rows import Rows
 from lamella.compiler.statements import Program, Statement
-from lamella.compiler.tiles import TileKernel
 from lamella.compiler.walk import expressions, mentions, statements
 from lamella.dtypes import DType, int64
 from lamella.ir.dim import Dim, Size, product, typical
@@ -164,7 +164,7 @@ def draft(group: Group, program: Program, needed: set[Node], vector_bytes: int) 
 
 def _tiles(group: Group, program: Program, needed: set[Node], vector_bytes: int) -> Draft:
     """A contraction's kernel, behind the one that packs its right factor if it wants that."""
-    tiles = TileKernel(group, needed, vector_bytes)
+    tiles = writer(group, needed, vector_bytes)
     dtypes = _dtypes(group, program) | {tiles.packed: tiles.dtype}
     body = tiles.grid()
     made = Draft(_signed(body, dtypes, tiles.work), set(), [])

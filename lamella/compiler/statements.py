@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 from lamella.compiler.elements import Elements, ReadOf
 from lamella.compiler.partition import is_external
+from lamella.compiler.walk import expressions
 from lamella.ir.dim import Size, product
-from lamella.ir.index import constant
-from lamella.ir.loops import Apply, Const, Expr, Var
+from lamella.ir.index import coefficient, constant
+from lamella.ir.loops import Apply, Const, Expr, Load, Var
 from lamella.ir.node import Node
 from lamella.ops.calls import Call, Part, part
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Program", "Statement", "Tiles", "build"]
 
 SMALL = 4096  # multiply-adds below which a contraction is an ordinary reduction
+LARGE = 1 << 17  # elements of a matrix that memory gives once
 
 
 @dataclass(slots=True)
@@ -202,7 +204,7 @@ def _contraction(statement: Statement, elements: Elements) -> None:
     statement.kind = "tiles"
     statement.out = _variables("v", node.shape)
     plain = all(isinstance(i, Var) or i == constant(0) for i in index)
-    if plain and _is_small(what):
+    if plain and _is_small(what) and not _streams(statement.tiles):
         _as_fold(statement, statement.tiles)
 
 
@@ -214,6 +216,16 @@ def _is_small(what: Contraction) -> bool:
     total = product(what.batch) * m * n * k
     inner = m * n * k
     return isinstance(total, int) and isinstance(inner, int) and (total <= SMALL or inner <= 512)
+
+
+def _streams(tiles: Tiles) -> bool:
+    """Whether a vector meets a large matrix whose rows, not columns, are contiguous in k."""
+    m, n, k = (product(tuple(v.size for v in axes)) for axes in (tiles.m, tiles.n, tiles.k))
+    matrix, axes, size = (tiles.right, tiles.n, n) if m == 1 else (tiles.left, tiles.m, m)
+    if not isinstance(size, int) or not isinstance(k, int) or size * k < LARGE or not axes:
+        return False
+    loads = [e.index for e in expressions([matrix]) if isinstance(e, Load)]
+    return 1 in (m, n) and k > 1 and all(coefficient(e, axes[-1]) == 1 for e in loads)
 
 
 def _as_fold(statement: Statement, tiles: Tiles) -> None:

@@ -335,6 +335,60 @@ def test_register_tiles(name: str, rows: int, columns: int) -> None:
     np.testing.assert_allclose(c, a.T.astype(np.float64) @ b, rtol=1e-5, atol=1e-5)
 
 
+TURN = """kernel turn
+  in x: {TYPE}
+  out y: {TYPE}
+grid g < 2
+  serial t < 3
+    unroll i < {SIZE}
+      lanes k < {SIZE}
+        y[1*i + {WIDE}*k + {STRIP}*t + {ALL}*g] = add(x[{LINE}*i + 1*k + {SIZE}*t + {WHOLE}*g], {ONE})
+"""
+
+
+@pytest.mark.parametrize("name", ["host", "avx2", "x86-64-v2"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "uint8"])
+@pytest.mark.parametrize("size", [4, 8, 16])
+def test_blocks_stored_across_their_lanes(name: str, dtype: str, size: int) -> None:
+    wide, line = size + 3, 3 * size + 1
+    one = "1.0:" + dtype if "float" in dtype else "1:" + dtype
+    sizes = {
+        "TYPE": dtype, "SIZE": size, "WIDE": wide, "STRIP": size * wide, "ALL": 3 * size * wide,
+        "LINE": line, "WHOLE": size * line, "ONE": one,
+    }  # fmt: skip
+    text = TURN
+    for key, value in sizes.items():
+        text = text.replace(f"{{{key}}}", str(value))
+    kernel = parse_kernel(text)
+    rng = np.random.default_rng(size)
+    x = rng.integers(0, 100, (2, size, line)).astype(dtype)
+    y, expected = (np.zeros((2, 3, size, wide), dtype) for _ in range(2))
+    run_kernel_llvm(kernel, {"x": x, "y": y}, {}, {}, target_named(name))
+    blocks = x[:, :, : 3 * size].reshape(2, size, 3, size)
+    expected[..., :size] = blocks.transpose(0, 2, 3, 1) + np.ones((), dtype)
+    np.testing.assert_array_equal(y, expected)
+
+
+@pytest.mark.parametrize("name", ["host", "avx2", "x86-64-v2"])
+@pytest.mark.parametrize("extent", [3, 5, 7, 13])
+def test_a_variable_of_lanes_in_vectors_and_then_single_elements(name: str, extent: int) -> None:
+    text = """kernel k
+  in x: float32
+  out y: float32
+grid g < 2
+  lanes l < {N}
+    var s: float32 = 0.0:float32
+    serial i < 3
+      s add= x[{N}*i + 1*l]
+    y[{N}*g + 1*l] = s
+"""
+    x = np.arange(3 * extent, dtype=np.float32).reshape(3, extent)
+    y = np.zeros((2, extent), np.float32)
+    kernel = parse_kernel(text.replace("{N}", str(extent)))
+    run_kernel_llvm(kernel, {"x": x, "y": y}, {}, {}, target_named(name))
+    np.testing.assert_array_equal(y, np.stack([x.sum(0)] * 2))
+
+
 def test_large_scratch_comes_from_the_worker() -> None:
     text = TEXTS["softmax"].replace("[4096]", "[100000]")
     kernel = parse_kernel(text)

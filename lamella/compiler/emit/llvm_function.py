@@ -389,6 +389,8 @@ class FunctionWriter:
             )
             self.m.mask = Value(f"<{flags}>", bool_, piece.lanes)
         self._block(stmt.body)
+        for name in self.c.lane_declared:
+            self.v.values.pop(name, None)  # the next piece has others, of its own width
         self.m.lanes, self.m.mask = 0, None
         self.e.restore(mark)
 

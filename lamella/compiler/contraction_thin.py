@@ -1,0 +1,164 @@
+"""Schedules for a few rows against a large right factor, which memory gives once: no panels, no
+padding.
+
+Input: a group of kind "tiles" with at most ``MOST`` rows. Output: its kernel's grid loop; a grid
+iteration makes some columns of every row. Where the right factor is contiguous along its columns
+(:class:`StreamKernel`), each turn adds a few steps of k to all sums of a wide strip, which stay in
+the first-level cache. Where it is contiguous along k (:class:`DotKernel`), lanes run along k: partial
+sums of a few columns stay in registers, and their lanes are added at the end. The order of every sum
+depends on sizes alone.
+"""
+
+from __future__ import annotations
+
+from lamella.compiler.contraction_base import ContractionKernel, plain
+from lamella.compiler.contraction_panels import Panel
+from lamella.compiler.contraction_register import UNROLL, fused, zero
+from lamella.compiler.contraction_shapes import Thin
+from lamella.compiler.fusion import Group
+from lamella.ir.dim import Size, ceildiv, product
+from lamella.ir.index import add, constant, floordiv, minimum, mul, parts, split_linear
+from lamella.ir.loops import (
+    Accumulate,
+    Alloc,
+    Apply,
+    Declare,
+    Expr,
+    For,
+    Load,
+    Read,
+    Stmt,
+    Store,
+    Var,
+)  # fmt: skip
+from lamella.ir.node import Node
+
+__all__ = ["DotKernel", "StreamKernel"]
+
+
+class ThinKernel(ContractionKernel):
+    """What both schedules share: the grid over strips of columns, and the sums in scratch."""
+
+    def __init__(self, group: Group, needed: set[Node], vector_bytes: int, shape: Thin) -> None:
+        super().__init__(group, needed, vector_bytes, shape.swapped)
+        rows = self.sizes[1]
+        if not isinstance(rows, int):
+            raise TypeError("a thin schedule needs to know the number of rows")
+        self.rows = rows
+        self.shape = shape
+
+    def grid(self) -> For:
+        """The kernel's grid loop."""
+        width = self.shape.columns
+        batch, _, n, k = self.sizes
+        blocks = (batch, ceildiv(n, width))
+        grid = Var("g", product(blocks))
+        self.batch, at = split_linear(grid, blocks)
+        self.column0 = mul(at, width)
+        self.count = self.valid(width, n, self.column0)
+        self.work = self.rows * width * k // 8 + 1
+        rows: tuple[Expr, Size | Expr] = (constant(0), self.rows)
+        tail = self.tail_loops("tile", constant(0), width, rows, (self.column0, self.count))
+        sums = Alloc("tile", self.dtype, max(1, self.rows * width), "local")
+        i, j = Var("zi", self.rows), Var("zj", self.count)
+        clear = Store("tile", self._place(i, j), zero(self.dtype))
+        start = For(i, "serial", (For(j, "lanes", (clear,)),))
+        return For(grid, "grid", (sums, start, *self._body(), tail))
+
+    def _place(self, row: Expr, column: Expr) -> Expr:
+        return add(mul(row, self.shape.columns), column)
+
+    def _body(self) -> list[Stmt]:
+        """Statements that add every product to the sums."""
+        raise NotImplementedError
+
+
+class StreamKernel(ThinKernel):
+    """Sums of a wide strip in the first-level cache; a few steps of k at a time."""
+
+    def _body(self) -> list[Stmt]:
+        k = self.sizes[3]
+        turns, rest = k // UNROLL, k % UNROLL
+        turn, few = Var("mk", turns), Var("mr", rest)
+        body: list[Stmt] = []
+        if turns != 0:
+            body.append(For(turn, "serial", (self._add(mul(turn, UNROLL), UNROLL, ""),)))
+        if rest != 0:
+            body.append(For(few, "serial", (self._add(add(turns * UNROLL, few), 1, "r"),)))
+        return body
+
+    def _add(self, k0: Expr, steps: int, tag: str) -> Stmt:
+        i, j = Var("mi" + tag, self.rows), Var("mj" + tag, self.count)
+        place = self._place(i, j)
+        total: Expr = Load("tile", place, self.dtype)
+        for step in range(steps):
+            k = add(k0, step)
+            total = fused(self.left(i, k), self.right(add(self.column0, j), k), total)
+        store = Store("tile", place, total)
+        return For(j, "lanes", (For(i, "unroll", (store,)),))
+
+
+class DotKernel(ThinKernel):
+    """Partial sums along lanes of a few columns at a time, in blocks of k."""
+
+    def _body(self) -> list[Stmt]:
+        k, depth = self.sizes[3], self.shape.depth
+        turns = ceildiv(k, depth)
+        kb = Var("kb", turns)
+        k0 = mul(kb, depth)
+        count = plain(minimum(depth, add(k, mul(k0, -1))))
+        self.panel = Panel("left", self.dtype, self.rows, depth, 1, True, self.lanes)
+        pack = self.panel.fill(0, self.rows, count, lambda i, s: self.left(i, add(k0, s)))
+        group = Var("mg", plain(floordiv(add(self.count, self.shape.group - 1), self.shape.group)))
+        columns = For(group, "serial", tuple(self._columns(mul(group, self.shape.group), k0, count)))
+        return [self.panel.alloc(), For(kb, "serial", (*pack, columns))]
+
+    def _column(self, first: Expr, c: Expr | int) -> Expr:
+        """Column ``c`` of a group; beyond the edge, the last one again."""
+        n, group = self.sizes[2], self.shape.group
+        column = add(self.column0, first, c)
+        if isinstance(n, int) and n % group == 0:
+            return column
+        return minimum(column, n - 1)
+
+    def _columns(self, first: Expr, k0: Expr, count: Size | Expr) -> list[Stmt]:
+        """The sums of one group of columns over one block of k."""
+        lanes, group = self.lanes, self.shape.group
+        turns = plain(floordiv(count, lanes))
+        rest = plain(add(count, mul(turns, -lanes)))
+        acc = Alloc("acc", self.dtype, self.rows * group * lanes, "register")
+        x, y = Var("cx", self.rows * group), Var("cy", lanes)
+        clear = Store("acc", add(mul(x, lanes), y), zero(self.dtype))
+        body: list[Stmt] = [acc, For(x, "unroll", (For(y, "lanes", (clear,)),))]
+        if turns != 0:
+            body.append(self._turn(first, k0, Var("mk", turns)))
+        i, c, lane = Var("si", self.rows), Var("sc", group), Var("sl", lanes)
+        at = add(mul(i, group * lanes), mul(c, lanes), lane)
+        total: list[Stmt] = [
+            Declare("s", self.dtype, zero(self.dtype)),
+            For(lane, "lanes", (Accumulate(("s",), "add", (Load("acc", at, self.dtype),)),)),
+        ]
+        if parts(rest) != (0, {}):
+            total.append(self._rest(i, self._column(first, c), k0, turns, Var("sr", rest)))
+        place = self._place(i, add(first, c))
+        value = Apply("add", (Load("tile", place, self.dtype), Read("s", self.dtype)), self.dtype)
+        total.append(Store("tile", place, value))
+        body.append(For(i, "unroll", (For(c, "unroll", tuple(total)),)))
+        return body
+
+    def _turn(self, first: Expr, k0: Expr, turn: Var) -> Stmt:
+        lanes, group = self.lanes, self.shape.group
+        i, c, lane = Var("mi", self.rows), Var("mc", group), Var("ml", lanes)
+        at = add(mul(i, group * lanes), mul(c, lanes), lane)
+        k = add(mul(turn, lanes), lane)
+        right = self.right(self._column(first, c), add(k0, k))
+        step = fused(self.panel.load(0, i, k), right, Load("acc", at, self.dtype))
+        unrolled = For(i, "unroll", (For(c, "unroll", (Store("acc", at, step),)),))
+        return For(turn, "serial", (For(lane, "lanes", (unrolled,)),))
+
+    def _rest(self, i: Expr, column: Expr, k0: Expr, turns: Size | Expr, few: Var) -> Stmt:
+        """Steps of k that are less than a vector."""
+        k = add(mul(turns, self.lanes), few)
+        left, right = self.panel.load(0, i, k), self.right(column, add(k0, k))
+        value = Apply("mul", (left, right), self.dtype)
+        return For(few, "serial", (Accumulate(("s",), "add", (value,)),))
