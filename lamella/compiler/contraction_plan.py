@@ -1,7 +1,7 @@
 """Which schedule a contraction gets.
 
-Input: a group of kind "tiles", the nodes that other kernels need, and the width of a vector. Output:
-the writer of its kernel. :func:`forced` overrides the choice, for tests.
+Input: a group of kind "tiles", the nodes that other kernels need, and the width of a vector.
+Output: the writer of its kernel. :func:`forced` overrides the choice, for tests.
 """
 
 from __future__ import annotations

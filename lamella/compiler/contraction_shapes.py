@@ -1,8 +1,8 @@
 """Sizes of a contraction's schedule: the register tile, the block a grid iteration makes, the depth
 of a block of k.
 
-Input: a problem's sizes, its element type, and the width of a vector. Output: a :class:`Shape`, or :class:`Thin`
-for a few rows. What decides the order of each sum depends on these alone.
+Input: a problem's sizes, its element type, and the width of a vector. Output: a :class:`Shape`, or
+:class:`Thin` for a few rows. What decides the order of each sum depends on these alone.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ padding.
 Input: a group of kind "tiles" with at most ``MOST`` rows. Output: its kernel's grid loop; a grid
 iteration makes some columns of every row. Where the right factor is contiguous along its columns
 (:class:`StreamKernel`), each turn adds a few steps of k to all sums of a wide strip, which stay in
-the first-level cache. Where it is contiguous along k (:class:`DotKernel`), lanes run along k: partial
-sums of a few columns stay in registers, and their lanes are added at the end. The order of every sum
-depends on sizes alone.
+the first-level cache. Where it is contiguous along k (:class:`DotKernel`), lanes run along k:
+partial sums of a few columns stay in registers, and their lanes are added at the end. The order of
+every sum depends on sizes alone.
 """
 
 from __future__ import annotations
@@ -110,7 +110,8 @@ class DotKernel(ThinKernel):
         self.panel = Panel("left", self.dtype, self.rows, depth, 1, True, self.lanes)
         pack = self.panel.fill(0, self.rows, count, lambda i, s: self.left(i, add(k0, s)))
         group = Var("mg", plain(floordiv(add(self.count, self.shape.group - 1), self.shape.group)))
-        columns = For(group, "serial", tuple(self._columns(mul(group, self.shape.group), k0, count)))
+        first = mul(group, self.shape.group)
+        columns = For(group, "serial", tuple(self._columns(first, k0, count)))
         return [self.panel.alloc(), For(kb, "serial", (*pack, columns))]
 
     def _column(self, first: Expr, c: Expr | int) -> Expr:

@@ -1,13 +1,13 @@
 """The tiled schedule of contractions: packed panels, a register tile, and the elementwise tail on
 each finished tile.
 
-Input: a group of kind "tiles". Output: its kernel's grid loop, and that of the kernel that packs its
-right factor before, where several blocks of rows need it. A grid iteration makes one block of the
-result. For each block of k it packs the left factor's panels (whatever expression it is: transposed,
-cast, gathered from an image) into local scratch; then, panel by panel of columns, it packs the right
-factor's, unless that is done, and multiplies it with every panel of rows in the register tile. What
-a tile has from earlier blocks of k is added in scratch; behind the last block the tail is computed
-from it and stored. The order of every sum depends on sizes alone.
+Input: a group of kind "tiles". Output: its kernel's grid loop, and that of the kernel that packs
+its right factor before, where several blocks of rows need it. A grid iteration makes one block of
+the result. For each block of k it packs the left factor's panels (whatever expression it is:
+transposed, cast, gathered from an image) into local scratch; then, panel by panel of columns, it
+packs the right factor's, unless that is done, and multiplies it with every panel of rows in the
+register tile. What a tile has from earlier blocks of k is added in scratch; behind the last block
+the tail is computed from it and stored. The order of every sum depends on sizes alone.
 """
 
 from __future__ import annotations

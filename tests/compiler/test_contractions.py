@@ -1,5 +1,5 @@
-"""Every schedule of a contraction, forced, at any size: against float64 within the rounding bound of
-its sums, on the vectors of several targets.
+"""Every schedule of a contraction, forced, at any size: against float64 within the rounding bound
+of its sums, on the vectors of several targets.
 """
 
 from __future__ import annotations
@@ -115,7 +115,9 @@ def test_tiles(
 
 @settings(max_examples=40)
 @given(SIZES, SIZES, SIZES, ORDERS, THIN, st.sampled_from(["mn", "nm"]), st.data())
-def test_thin(m: int, n: int, k: int, order: str, shape: Thin, out: str, data: st.DataObject) -> None:
+def test_thin(
+    m: int, n: int, k: int, order: str, shape: Thin, out: str, data: st.DataObject
+) -> None:
     rows = n if shape.swapped else m
     group = data.draw(st.integers(1, max(1, min(6, 24 // max(rows, 1)))))
     name = data.draw(st.sampled_from(["host", "avx2", "x86-64-v2"]))
@@ -129,8 +131,9 @@ def test_thin(m: int, n: int, k: int, order: str, shape: Thin, out: str, data: s
 @pytest.mark.parametrize(
     "schedule",
     [
-        Shape(3, 8, 2, 1, 8), Shape(3, 8, 2, 2, 8, shared=True), Shape(5, 4, 1, 1, 64, swapped=True),
-        Thin("stream", 8), Thin("dot", 8, 2, 8), Thin("dot", 8, 2, 8, swapped=True),
+        Shape(3, 8, 2, 1, 8), Shape(3, 8, 2, 2, 8, shared=True),
+        Shape(5, 4, 1, 1, 64, swapped=True), Thin("stream", 8),
+        Thin("dot", 8, 2, 8), Thin("dot", 8, 2, 8, swapped=True),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("order", ["nn", "nt", "tn"])

@@ -342,7 +342,8 @@ grid g < 2
   serial t < 3
     unroll i < {SIZE}
       lanes k < {SIZE}
-        y[1*i + {WIDE}*k + {STRIP}*t + {ALL}*g] = add(x[{LINE}*i + 1*k + {SIZE}*t + {WHOLE}*g], {ONE})
+        %0 = x[{LINE}*i + 1*k + {SIZE}*t + {WHOLE}*g]
+        y[1*i + {WIDE}*k + {STRIP}*t + {ALL}*g] = add(%0, {ONE})
 """
 
 
