@@ -115,7 +115,10 @@ _FROM: Final = {
     "lamella.runtime.profile": "profile",
     "lamella.errors": "LamellaError",
     "lamella.io": "save load",
-    "lamella.transforms": "grad hessian jacfwd jacrev jit jvp value_and_grad vjp vmap",
+    "lamella.transforms": (
+        "ShapeDtypeStruct check debug_print grad hessian io_callback jacfwd jacrev jit jvp "
+        "pure_callback value_and_grad vjp vmap"
+    ),
 }
 _MODULES: Final = {
     "linalg": "lamella.tensor.linalg",

@@ -56,6 +56,7 @@ FLAGS: Final[tuple[Flag, ...]] = (
     Flag("optimize", 1, "the optional passes of the compiler; 0 keeps only those needed to run"),
     Flag("skip_passes", "", "comma-separated names of single passes to leave out"),
     Flag("verify", 0, "check the IR after every pass"),
+    Flag("debug_nans", 0, "raise when a computed value has a NaN, naming what made it; slow"),
     Flag("target", "", "CPU to compile for, such as x86-64-v3; empty is this machine's"),
     Flag("lines", 0, "remember the line that recorded each operation, for lm.profile"),
     Flag("threads", 0, "threads that run programs; 0 is every CPU this process may use", high=4096),
@@ -154,6 +155,7 @@ class Config:
     optimize: int
     skip_passes: str
     verify: int
+    debug_nans: int
     target: str
     lines: int
     threads: int

@@ -11,9 +11,9 @@ import difflib
 from collections.abc import Iterable
 
 __all__ = [
-    "CompilerError", "DTypeError", "FileFormatError", "GradientError", "LamellaError",
-    "LamellaIndexError", "MissingRuleError", "OptionError", "OutOfMemoryError", "ShapeError",
-    "TraceError", "did_you_mean",
+    "CheckError", "CompilerError", "DTypeError", "FileFormatError", "GradientError",
+    "LamellaError", "LamellaIndexError", "LinAlgError", "MissingRuleError", "NaNError",
+    "OptionError", "OutOfMemoryError", "ShapeError", "TraceError", "did_you_mean",
 ]  # fmt: skip
 
 
@@ -47,6 +47,18 @@ class GradientError(LamellaError, RuntimeError):
 
 class TraceError(LamellaError, RuntimeError):
     """Something a traced function did that a compiled program cannot repeat faithfully."""
+
+
+class CheckError(LamellaError, ValueError):
+    """A condition given to ``lm.check`` that does not hold."""
+
+
+class NaNError(LamellaError, FloatingPointError):
+    """A NaN in a computed value, found because ``config.debug_nans`` is on."""
+
+
+class LinAlgError(LamellaError, ValueError):
+    """A matrix that a factorisation does not exist for: singular, not positive definite …"""
 
 
 class MissingRuleError(LamellaError, NotImplementedError):

@@ -111,6 +111,7 @@ def build(order: Sequence[Node], outputs: Sequence[Node], stored: set[Node]) -> 
             statements.append(_statement(len(statements), node, names, params))
         if node in stored and isinstance(node.op, Call):
             _parts(statements, order, names, params)
+    _in_order(statements)
     return Program(_live(statements, outputs), names, params, list(outputs))
 
 
@@ -129,6 +130,16 @@ def _parts(
         statements.append(_statement(len(statements), node, names, params))
         found.append(node)
     last.parts = tuple(found)
+
+
+def _in_order(statements: Sequence[Statement]) -> None:
+    """Every effect depends on the one before."""
+    before: Statement | None = None
+    for s in statements:
+        if isinstance(s.node.op, Call) and s.node.op.effect:
+            if before is not None:
+                s.sources = [*s.sources, before.parts[0]]
+            before = s
 
 
 def _live(statements: Sequence[Statement], outputs: Sequence[Node]) -> list[Statement]:

@@ -36,3 +36,4 @@ from lamella.ops.convolution import *
 from lamella.ops.windows import *
 from lamella.ops.random import *
 from lamella.ops.calls import *
+from lamella.ops.callback import *

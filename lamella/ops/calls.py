@@ -42,6 +42,7 @@ class Call(Primitive):
 
     kind: ClassVar[Kind] = "call"
     opaque: ClassVar[bool] = False
+    effect: ClassVar[bool] = False  # it must run exactly once, after those recorded before it
 
     def results(self, inputs: Sequence[Node]) -> tuple[Result, ...]:
         """Shape and dtype of each result."""

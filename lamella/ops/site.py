@@ -32,8 +32,9 @@ def user_site() -> str | None:
 
 
 def _lines_changed() -> None:
-    recording.line = user_site if config.lines else None
+    recording.line = user_site if config.lines or config.debug_nans else None
 
 
 config.watch("lines", _lines_changed)
+config.watch("debug_nans", _lines_changed)
 _lines_changed()

@@ -21,6 +21,7 @@ from lamella.config import config
 from lamella.errors import OutOfMemoryError, ShapeError
 from lamella.ir.dim import Dim, Size
 from lamella.ir.node import Node
+from lamella.ops.base import Array
 from lamella.ops.calls import Part, keep, living, parts
 from lamella.ops.leaf import DATA, SCALAR, Placeholder
 from lamella.runtime import buffer as memory
@@ -162,7 +163,10 @@ def evaluate(nodes: Sequence[Node]) -> None:
 def _interpret(roots: Sequence[Node]) -> None:
     from lamella.ir.interp import interpret
 
-    for node, array in zip(roots, interpret(roots), strict=True):
+    arrays = interpret(roots)
+    if config.debug_nans:
+        _refuse_nans(roots, arrays)
+    for node, array in zip(roots, arrays, strict=True):
         made = memory.empty(array.nbytes)
         made.numpy(array.shape, array.dtype, writable=True)[...] = array
         _settle(node, made)
@@ -360,8 +364,17 @@ def _run(
     executable.run([b.ptr for b in given], words, [b.ptr for b in made], at)
     for i, source in executable.blueprint.same.items():
         made[i] = made[source] if source >= 0 else given[-1 - source]
+    if config.debug_nans:
+        pairs = zip(roots, made, strict=True)
+        _refuse_nans(roots, [b.numpy(node.shape, node.dtype.numpy) for node, b in pairs])
     for node, value in zip(roots, made, strict=True):
         _settle(node, value)
+
+
+def _refuse_nans(roots: Sequence[Node], arrays: Sequence[Array]) -> None:
+    from lamella.runtime.nans import refuse_nans
+
+    refuse_nans(roots, arrays, {}, {})
 
 
 def too_large(roots: Sequence[Node], error: MemoryError) -> OutOfMemoryError:

@@ -3,8 +3,8 @@
 Input: the call node (its inputs are placeholders with shapes) and the program's size symbols.
 Output: the address of a native function that a launch may name: its arguments are the addresses of
 the inputs, then of the results, then the values of the symbols. An exception cannot pass through
-native code: it is kept for the thread, the results become zeros, and ``raise_failure`` raises it
-when the program has ended.
+native code: :class:`Watch` keeps it, later calls of the program do not run, their results become
+zeros, and it is raised when the program has ended.
 """
 from __future__ import annotations
 
@@ -21,33 +21,54 @@ from lamella.ir.dim import bind
 from lamella.ir.node import Node
 from lamella.ops.calls import Call, Result
 
-__all__ = ["OpaqueCall", "raise_failure"]
+__all__ = ["OpaqueCall", "Watch"]
 
 _Native: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
-class _Failures(threading.local):
-    """The first exception in a thread's present program."""
+class _Thread(threading.local):
+    """The program that a thread runs."""
 
-    first: BaseException | None = None
-
-
-_failures: Final = _Failures()
+    watch: Watch | None = None
 
 
-def raise_failure() -> None:
-    """Raise what went wrong in this thread's last program, if anything did."""
-    failure, _failures.first = _failures.first, None
-    if failure is not None:
-        raise failure
+_thread: Final = _Thread()
+
+
+class Watch:
+    """One run of a program in this thread: which of its opaque calls have ended, and the first
+    exception of one, which is raised at the end.
+
+    A signal may interrupt Python anywhere in a call, outside any ``try``: then ``ended`` tells.
+    """
+
+    def __init__(self, calls: int) -> None:
+        self._calls = calls
+        self.ended = 0
+        self.failure: BaseException | None = None
+
+    def __enter__(self) -> None:
+        self._outer = _thread.watch  # a call may run programs itself
+        _thread.watch = self
+
+    def __exit__(self, kind: object, *rest: object) -> None:
+        _thread.watch = self._outer
+        if kind is None and self.failure is not None:
+            raise self.failure
+        if kind is None and self.ended != self._calls:
+            raise KeyboardInterrupt
 
 
 class OpaqueCall:
-    """One opaque call as a native function; ``address`` is valid while this object lives."""
+    """One opaque call as a native function; ``address`` is valid while this object lives.
 
-    def __init__(self, node: Node, symbols: Sequence[str]) -> None:
+    ``number`` counts the program's opaque calls, in the order in which they run.
+    """
+
+    def __init__(self, node: Node, symbols: Sequence[str], number: int) -> None:
         if not isinstance(node.op, Call):
             raise TypeError(f"{node.op.name} is no call")
+        self._number: Final = number
         self._node: Final = node
         self._op: Final = node.op
         self._symbols: Final = tuple(symbols)
@@ -62,16 +83,20 @@ class OpaqueCall:
         sizes = dict(zip(self._symbols, words[len(kinds) :], strict=True))
         arrays = [_view(word, kind, sizes) for word, kind in zip(words, kinds, strict=False)]
         given, made = arrays[: len(self._inputs)], arrays[len(self._inputs) :]
+        watch = _thread.watch
+        if watch is None or watch.ended != self._number:
+            for array in made:
+                array[...] = 0
+            return
         for array in given:
             array.flags.writeable = False
         try:
-            if _failures.first is None:
-                _fill(made, self._op.evaluate(self._node, given), self._op.name)
-                return
-        except BaseException as error:  # raised again by raise_failure
-            _failures.first = error
-        for array in made:
-            array[...] = 0
+            _fill(made, self._op.evaluate(self._node, given), self._op.name)
+            watch.ended += 1
+        except BaseException as error:  # raised again by the watch
+            watch.failure = error
+            for array in made:
+                array[...] = 0
 
 
 def _fill(made: Sequence[npt.NDArray[Any]], found: Sequence[Any], name: str) -> None:

@@ -27,7 +27,7 @@ from lamella.runtime import buffer as memory
 from lamella.runtime import disk, profiling, threads
 from lamella.runtime.elf import load_elf
 from lamella.runtime.launch import Launch, Plan, SlotValue
-from lamella.runtime.opaque import OpaqueCall, raise_failure
+from lamella.runtime.opaque import OpaqueCall, Watch
 from lamella.runtime.report import Progress, report
 
 __all__ = ["Executable", "kernel_addresses", "target"]
@@ -118,10 +118,11 @@ class Executable:
     def __init__(self, blueprint: Blueprint) -> None:
         self.blueprint: Final = blueprint
         kernels = [source for source in blueprint.sources if source.call is None]
+        calls = [(i, s.call) for i, s in enumerate(blueprint.sources) if s.call is not None]
         self._opaque = {
-            i: OpaqueCall(source.call, blueprint.symbols)
-            for i, source in enumerate(blueprint.sources) if source.call is not None
-        }  # fmt: skip
+            i: OpaqueCall(call, blueprint.symbols, number) for number, (i, call) in enumerate(calls)
+        }
+        self.may_fail: Final = bool(calls or blueprint.faults)
         compiled = iter(kernel_addresses(kernels))
         addresses = [
             self._opaque[i].address if i in self._opaque else next(compiled)
@@ -192,6 +193,7 @@ class Executable:
             OutOfMemoryError: before anything runs, if the temporaries do not fit.
             LamellaIndexError: if a kernel met an index outside its axis, naming the line that
             recorded it.
+            Whatever an opaque call raised.
         """
         words = inputs + outputs + scalars
         words += at.symbols
@@ -208,14 +210,19 @@ class Executable:
         if scratch is not None:
             words.append(scratch.ptr)
         words += at.extents
+        if self._opaque:
+            with Watch(len(self._opaque)):
+                self._launch(words, at, begun)
+        else:
+            self._launch(words, at, begun)
+        if any(faults):
+            self._fault(list(faults))
+
+    def _launch(self, words: list[int], at: Binding, begun: list[bool] | None) -> None:
         if profiling.active is None:
             self._plan.run(words, begun)
         else:
             profiling.active.run(self._plan, self.blueprint, words, at.symbols, begun)
-        if self._opaque:
-            raise_failure()
-        if any(faults):
-            self._fault(list(faults))
 
     def _arena(self, at: Binding) -> memory.Buffer:
         try:

@@ -28,14 +28,15 @@ from weakref import ref
 from lamella.config import config
 from lamella.errors import TraceError
 from lamella.ir.node import Node, topological
+from lamella.ops.calls import Call, parts
 from lamella.runtime.memory import relief
 
 if TYPE_CHECKING:
     from lamella.tensor.core import TensorCore
 
 __all__ = [
-    "Trace", "compute", "current_trace", "flush", "hold", "note", "noted", "placeholder_in",
-    "set_trace", "soft_limit", "traces",
+    "Trace", "compute", "current_trace", "flush", "hold", "note", "noted", "perform",
+    "placeholder_in", "set_trace", "soft_limit", "traces",
 ]  # fmt: skip
 
 HARD: Final = 4  # times the soft limit, anywhere
@@ -75,6 +76,9 @@ class Trace(Protocol):
 
     def backward(self, root: Node) -> None:
         """``backward()`` is about to walk down from ``root``."""
+
+    def effect(self, call: Node, function: Callable[..., object]) -> None:
+        """The call, of a person's ``function``, must run once, after those announced before."""
 
 
 traces: Final[dict[int, Trace]] = {}  # by thread; empty almost always, which is the fast path
@@ -147,8 +151,26 @@ def _consider() -> None:
 
 
 def placeholder_in(node: Node) -> bool:
-    """Whether the value of ``node`` depends on an input of a function being transformed."""
-    return any(part.op.name == "placeholder" and part.value is None for part in topological([node]))
+    """Whether the value of ``node`` depends on an input of a function being transformed, or on an
+    effect of one.
+    """
+    return any(
+        part.op.name == "placeholder" or (isinstance(part.op, Call) and part.op.effect)
+        for part in topological([node]) if part.value is None
+    )  # fmt: skip
+
+
+def perform(call: Node, function: Callable[..., object]) -> None:
+    """See to an effect: run it now, or hand it to the trace of this thread, which will."""
+    trace = current_trace()
+    if trace is not None:
+        trace.effect(call, function)
+        return
+    for source in call.inputs:
+        if source.value is None and source.size != 0:  # templates of results have no elements
+            flush(source)
+    with _lock:
+        _evaluate(parts(call))
 
 
 def hold(nbytes: int) -> None:

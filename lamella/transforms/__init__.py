@@ -1,5 +1,12 @@
 """Transformations of functions: derivatives, batching, compilation; functions in and out."""
 from lamella.transforms.batching import vmap
+from lamella.transforms.callback import (
+    ShapeDtypeStruct,
+    check,
+    debug_print,
+    io_callback,
+    pure_callback,
+)  # fmt: skip
 from lamella.transforms.derivatives import (
     grad,
     hessian,
@@ -11,4 +18,7 @@ from lamella.transforms.derivatives import (
 )  # fmt: skip
 from lamella.transforms.jit import jit
 
-__all__ = ["grad", "hessian", "jacfwd", "jacrev", "jit", "jvp", "value_and_grad", "vjp", "vmap"]
+__all__ = [
+    "ShapeDtypeStruct", "check", "debug_print", "grad", "hessian", "io_callback", "jacfwd",
+    "jacrev", "jit", "jvp", "pure_callback", "value_and_grad", "vjp", "vmap",
+]  # fmt: skip

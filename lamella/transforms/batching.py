@@ -16,8 +16,9 @@ from lamella.graph.batch import batch
 from lamella.graph.forward import between
 from lamella.ir.dim import Size
 from lamella.ir.node import Node
+from lamella.ops.calls import part
 from lamella.tensor.core import TensorCore, node_of, wrap
-from lamella.tensor.pending import Trace, current_trace, note, set_trace
+from lamella.tensor.pending import Trace, current_trace, note, perform, set_trace
 from lamella.tensor.tensor import Tensor
 from lamella.transforms.calls import Inputs, is_array, tensor_leaves
 
@@ -36,6 +37,7 @@ class BatchTrace:
         self._outer = outer
         self._inner: set[int] = set()
         self._alive: list[TensorCore] = []  # so that their ids stay their own
+        self.effects: list[tuple[Node, Callable[..., Any]]] = []
         self.rebound: list[tuple[TensorCore, Node]] = []
         self.graded: list[tuple[TensorCore, TensorCore | None]] = []
 
@@ -79,6 +81,10 @@ class BatchTrace:
         """Pass on."""
         if self._outer is not None:
             self._outer.backward(root)
+
+    def effect(self, call: Node, function: Callable[..., Any]) -> None:
+        """It is seen to once it is known for all examples."""
+        self.effects.append((call, function))
 
     def settle(self, ones: set[Node]) -> bool:
         """Undo changes of outer tensors to values of one example; whether there were any."""
@@ -139,7 +145,11 @@ def vmap(f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callab
             trace.created(handles[-1])
         result = _run(f, inputs, handles, trace, set(many))
         leaves, structure = tensor_leaves("vmap", result)
-        found = batch([node_of(leaf) for leaf in leaves], many, size)
+        effects = [part(call, 0) for call, _ in trace.effects]
+        found = batch([*effects, *(node_of(leaf) for leaf in leaves)], many, size)
+        for (node, _), (_, function) in zip(found, trace.effects, strict=False):
+            perform(node.inputs[0], function)
+        found = found[len(effects) :]
         return _place_out(found, structure, out_axes, size)
 
     return call

@@ -20,6 +20,7 @@ from lamella import tree
 from lamella.config import config
 from lamella.ir.dim import Dim, bind
 from lamella.ir.node import Node, gradient_mode, topological
+from lamella.ops.calls import parts
 from lamella.ops.leaf import DATA
 from lamella.runtime import buffer as memory
 from lamella.runtime.buffer import Buffer
@@ -71,7 +72,7 @@ class Entry:
         self, recording: Recording, environment: Environment, tensors: Sequence[TensorCore]
     ) -> None:
         self._environment = environment
-        self._has_lines = config.lines
+        self._has_lines = config.lines or config.debug_nans
         outsides = recording.outsides
         self._outsides = outsides
         self._structure = recording.structure
@@ -104,6 +105,9 @@ class Entry:
         def place(node: Node) -> int | Node:
             return node if node.value is not None else root.setdefault(node, len(root))
 
+        for call in recording.effects:  # first, and so in their order
+            for node in parts(call):
+                place(node)
         self._results: list[Callable[[Run], Any]] = []
         for leaf in recording.result:
             if isinstance(leaf, Outside):
@@ -127,8 +131,11 @@ class Entry:
         self._escaped = [(reference, place(n)) for reference, n in recording.escaped]
         self._roots = list(root)
         differentiable = not recording.is_step and gradient_mode.enabled
+        # a history does not repeat effects: their results are inputs of its graph
+        self._seen = [root[node] for call in recording.effects for node in parts(call)]
+        inputs = (*self._inputs, *(self._roots[i] for i in self._seen))
         self._graphs = {
-            i: Graph(node, self._inputs) for node, i in root.items()
+            i: Graph(node, inputs) for node, i in root.items()
             if differentiable and node.tracked
         }  # fmt: skip
         self._compile()
@@ -145,7 +152,7 @@ class Entry:
             offered = {}  # a history reads the old state
         self._program = compile_program(self._roots, [*self._inputs, *constants], scalars, offered)
         blueprint = self._program.blueprint
-        self._donated = {} if blueprint.faults else blueprint.donated  # a fault must lose nothing
+        self._donated = {} if self._program.may_fail else blueprint.donated  # a fault loses nothing
         self._symbols = self._program.blueprint.symbols
         self._same = list(self._program.blueprint.same.items())
         self._dtypes = [node.dtype for node in self._roots]
@@ -157,7 +164,7 @@ class Entry:
     # -- does it fit -------------------------------------------------------------------------------
     def misfit(self, tensors: Sequence[TensorCore]) -> str | None:
         """None if a call with these arguments may run this program, else the reason."""
-        if config.lines > self._has_lines:
+        if (config.lines or config.debug_nans) > self._has_lines:
             return "the lines that recorded its operations are wanted"
         changed = self._environment.changed()
         if changed is not None:
@@ -229,11 +236,14 @@ class Entry:
             program.run(
                 [b.ptr for b in buffers], self._words.copy(), [b.ptr for b in made], at, begun
             )
+            if config.debug_nans:
+                self._refuse_nans(handles, buffers, made, at.shapes, sizes)
             checked = True
             return self._finish(handles, buffers, made, at.shapes, sizes, shared)
         except BaseException:
             # a signal (Ctrl-C) may strike anywhere, but state must change as a whole or not at all
-            if checked or (begun[0] and not program.blueprint.faults):
+            lossless = not (program.may_fail or config.debug_nans)
+            if checked or (begun[0] and lossless):
                 self._finish(handles, buffers, made, at.shapes, sizes, shared)
             raise
 
@@ -246,12 +256,27 @@ class Entry:
             made[i] = made[source] if source >= 0 else _lasting(buffers[-1 - source])
         return self._deliver(Run(self, handles, made, shapes, sizes, shared))
 
+    def _refuse_nans(
+        self, handles: Sequence[TensorCore], buffers: Sequence[Buffer], made: Sequence[Buffer],
+        shapes: Sequence[tuple[int, ...]], sizes: dict[str, int],
+    ) -> None:  # fmt: skip
+        from lamella.runtime.nans import refuse_nans
+
+        given = {
+            node: b.numpy(handle.shape, node.dtype.numpy)
+            for node, handle, b in zip(self._inputs, handles, buffers, strict=False)
+        }
+        same = dict(self._same)
+        own = [i for i in range(len(made)) if i not in same]
+        arrays = [made[i].numpy(shapes[i], self._dtypes[i].numpy) for i in own]
+        refuse_nans([self._roots[i] for i in own], arrays, given, sizes)
+
     def _results_memory(
         self, nbytes: Sequence[int], handles: Sequence[TensorCore], buffers: Sequence[Buffer]
     ) -> list[Buffer]:
         """Memory for the roots: that of the state they replace, where nothing else holds it."""
         donated = self._donated
-        if not donated:
+        if not donated or config.debug_nans:
             return [memory.empty(n) for n in nbytes]
         return [
             buffers[donated[i]]
@@ -312,6 +337,7 @@ class Run:
             self.nodes.append(node)
         if entry._graphs:
             before = tuple([handle.node for handle in handles])
+            before += tuple([self.nodes[i] for i in entry._seen])
             if any(node.tracked for node in before):
                 for i, graph in entry._graphs.items():
                     node = self.nodes[i]

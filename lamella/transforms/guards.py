@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import sys
+import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -35,6 +36,7 @@ class Environment:
         self._f = f
         self._arguments = arguments
         self._names: set[str] = set()
+        self._unwatched: frozenset[types.CodeType] = frozenset()
         self._take(self._walk())
         self.tensors = self._walked.tensors
         self._more: Environment | None = None
@@ -44,9 +46,24 @@ class Environment:
         if functions:
             self._more = Environment(functions[0], [("hooks", list(functions))])
 
+    def unwatch(self, functions: Sequence[Callable[..., Any]]) -> None:
+        """Forget what the trace saw of functions that run when the program does: callbacks."""
+        codes = {f.__code__ for f in functions if isinstance(f, types.FunctionType)}
+        if not codes:
+            return
+        whole, before = self._walk().seen, self._walked.seen
+        self._unwatched, self._names = frozenset(codes), set()
+        for path, now in self._walk().seen.items():
+            if path in before and whole.get(path) != now and whole.get(path) == before[path]:
+                before[path] = now
+            whole.pop(path, None)
+        for path in whole:  # what only the callbacks reach
+            before.pop(path, None)
+        self._epoch = -1  # so that the next call compares everything
+
     def _walk(self) -> Walk:
         for _ in range(_ROUNDS):
-            walk = Walk(self._names)
+            walk = Walk(self._names, self._unwatched)
             walk.value(self._f, getattr(self._f, "__name__", type(self._f).__name__), 0)
             walk.arguments(self._arguments)
             if walk.names == self._names:

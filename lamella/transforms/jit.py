@@ -114,6 +114,7 @@ class Jit:
         args, options = call.traced_arguments()
         recording = record(self._f, args, options, call.tensors, call.shapes, environment)
         environment.watch_also([hook for slot in recording.slots for hook in slot.hooks])
+        environment.unwatch(recording.functions)
         entry = Entry(recording, environment, call.tensors)
         self.programs += 1
         described = call.described()

@@ -12,6 +12,7 @@ Invariant: what is compared by identity is kept alive, so that an id stays its o
 from __future__ import annotations
 
 import dataclasses
+import dis
 import functools
 import random
 import sys
@@ -37,6 +38,7 @@ _DYNAMIC = {"getattr", "vars", "__dict__", "attrgetter"}
 _TABLES = {"_parameters", "_buffers", "_modules", "_not_saved", "_hooks", "_pre_hooks"}
 _PACKAGE = __name__.split(".")[0]
 _EMPTY = object()
+_NONE: frozenset[types.CodeType] = frozenset()
 
 
 def is_library(module: str | None) -> bool:
@@ -73,11 +75,25 @@ def _announces(kind: type) -> bool:
     return nn is not None and issubclass(kind, nn.Module)
 
 
-def _code_names(code: types.CodeType, found: set[str]) -> None:
+def _code_names(
+    code: types.CodeType, found: set[str], unwatched: frozenset[types.CodeType]
+) -> None:
     found.update(code.co_names)
     for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            _code_names(constant, found)
+        if isinstance(constant, types.CodeType) and constant not in unwatched:
+            _code_names(constant, found, unwatched)
+
+
+def _read_by(code: types.CodeType, unwatched: frozenset[types.CodeType]) -> set[str]:
+    """The closure variables that code reads itself, or in functions inside it that are watched."""
+    inner = [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    if not unwatched.intersection(inner):
+        return set(code.co_freevars)
+    found = {i.argval for i in dis.get_instructions(code) if i.opname.endswith("DEREF")}
+    for each in inner:
+        if each not in unwatched:
+            found |= _read_by(each, unwatched)
+    return found
 
 
 def _function_of(member: object) -> object:
@@ -111,8 +127,9 @@ class Walk:
     repeated with those it found (see ``guards``).
     """
 
-    def __init__(self, names: set[str]) -> None:
+    def __init__(self, names: set[str], unwatched: frozenset[types.CodeType] = _NONE) -> None:
         self.names = set(names)
+        self._unwatched = unwatched  # code that is not looked into
         self.seen: dict[Path, object] = {}
         self.lookups: list[tuple[Callable[[str], object], str, object]] = []
         self.cells: list[tuple[types.CellType, object]] = []
@@ -131,14 +148,19 @@ class Walk:
         if self._again(f, path):
             return
         code = f.__code__
+        if code in self._unwatched:
+            return
+        read = _read_by(code, self._unwatched)
         for name, cell in zip(code.co_freevars, f.__closure__ or (), strict=True):
+            if name not in read:
+                continue
             value = cell_value(cell)
             self.cells.append((cell, value))
             self.value(value, name, 0)
         if is_library(f.__module__):
             return
         names: set[str] = set()
-        _code_names(code, names)
+        _code_names(code, names, self._unwatched)
         self.names |= names
         self._named(f.__globals__, names, "")
         self.functions.append((f, f.__defaults__, f.__kwdefaults__))

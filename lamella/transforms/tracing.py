@@ -96,6 +96,8 @@ class Recording:
     gradients: list[tuple[GradientSlot, Node | None]]
     slots: list[GradientSlot]
     is_step: bool  # it has differentiated and used the gradients by itself
+    effects: list[Node]  # calls that must run once, in order
+    functions: list[Callable[..., Any]]  # that they are calls of
     escaped: list[tuple[ref[TensorCore], Node]] = field(default_factory=list)
 
 
@@ -106,6 +108,8 @@ class JitTrace:
         self.outsides: dict[int, Outside] = {}
         self.slots: dict[int, GradientSlot] = {}
         self.created_here: dict[int, ref[TensorCore]] = {}
+        self.effects: list[Node] = []
+        self.functions: list[Callable[..., Any]] = []
         self._shapes = shapes  # symbolic shapes of arguments, by id of the tensor
         self._gradient_of: dict[int, Outside] = {}
 
@@ -184,6 +188,11 @@ class JitTrace:
                     "outside from others that require gradients, which backward() inside cannot "
                     "reach; pass x.detach(), or compute it inside"
                 )
+
+    def effect(self, call: Node, function: Callable[..., Any]) -> None:
+        """The program will see to it."""
+        self.effects.append(call)
+        self.functions.append(function)
 
     def _slot(self, tensor: TensorCore, read: bool) -> None:
         outside = self.outsides.get(id(tensor))
@@ -281,4 +290,7 @@ def _finish(trace: JitTrace, leaves: Sequence[Any], structure: tree.Structure) -
         o.required or o.parent is not None for o, _, _ in states
     )
     slots = list(trace.slots.values())
-    return Recording(outsides, result, structure, states, gradients, slots, is_step)
+    return Recording(
+        outsides, result, structure, states, gradients, slots, is_step, trace.effects,
+        trace.functions,
+    )  # fmt: skip
