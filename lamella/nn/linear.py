@@ -1,6 +1,4 @@
-"""Linear maps, lookups and the small layers around them: Linear, Embedding, Dropout, Flatten,
-Unflatten, Identity.
-"""
+"""Linear and bilinear maps, and the small layers around them: Flatten, Unflatten, Identity."""
 
 from __future__ import annotations
 
@@ -8,14 +6,13 @@ import math
 from typing import Any
 
 import lamella as lm
-from lamella.errors import OptionError
 from lamella.nn import functional as F
 from lamella.nn import init
 from lamella.nn.module import Module
 from lamella.nn.parameter import Parameter
 from lamella.tensor.tensor import Tensor
 
-__all__ = ["Dropout", "Embedding", "Flatten", "Identity", "Linear", "Unflatten"]
+__all__ = ["Bilinear", "Flatten", "Identity", "Linear", "Unflatten"]
 
 
 class Identity(Module):
@@ -28,9 +25,9 @@ class Identity(Module):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
 
-    def forward(self, x: Any) -> Any:
-        """``x``."""
-        return x
+    def forward(self, input: Any) -> Any:
+        """The input."""
+        return input
 
 
 class Linear(Module):
@@ -65,9 +62,9 @@ class Linear(Module):
             bound = 1 / math.sqrt(max(self.in_features, 1))
             init.uniform_(self.bias, -bound, bound)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """``x @ weight.T + bias``."""
-        return F.linear(x, self.weight, self.bias)
+    def forward(self, input: Tensor) -> Tensor:
+        """``input @ weight.T + bias``."""
+        return F.linear(input, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         """The options, as PyTorch shows them."""
@@ -75,79 +72,49 @@ class Linear(Module):
         return f"{text}, bias={self.bias is not None}"
 
 
-class Embedding(Module):
-    """Rows of a table by index: integer ``(...)`` to ``(..., embedding_dim)``.
+class Bilinear(Module):
+    """``y_k = x1^T weight_k x2 + bias_k``: ``(..., in1_features)`` and ``(..., in2_features)`` to
+    ``(..., out_features)``.
 
-    ``weight`` is ``(num_embeddings, embedding_dim)``, standard normal. The row ``padding_idx``
-    starts at zero and is not trained. An index outside the table raises IndexError when the result
-    is computed.
+    ``weight`` is ``(out_features, in1_features, in2_features)``, drawn uniform in
+    ``±1/sqrt(in1_features)``, as is ``bias``.
 
-    >>> Embedding(10, 4)(lm.asarray([[1, 2, 3]])).shape
-    (1, 3, 4)
+    >>> Bilinear(3, 4, 2)(lm.ones((5, 3)), lm.ones((5, 4))).shape
+    (5, 2)
     """
 
+    bias: Parameter | None
+
     def __init__(
-        self,
-        num_embeddings: int,
-        embedding_dim: int,
-        padding_idx: int | None = None,
+        self, in1_features: int, in2_features: int, out_features: int, bias: bool = True,
         dtype: Any = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.num_embeddings = num_embeddings
-        self.embedding_dim = embedding_dim
-        self.padding_idx = F.padding_row(padding_idx, num_embeddings)
-        self.weight = Parameter(
-            lm.empty((num_embeddings, embedding_dim), dtype=dtype or lm.float32)
+        self.in1_features = in1_features
+        self.in2_features = in2_features
+        self.out_features = out_features
+        shape, dtype = (out_features, in1_features, in2_features), dtype or lm.float32
+        self.weight = Parameter(lm.empty(shape, dtype=dtype))
+        self.register_parameter(
+            "bias", Parameter(lm.empty(out_features, dtype=dtype)) if bias else None
         )
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draw new values."""
-        init.normal_(self.weight)
-        if self.padding_idx is not None:
-            kept = (lm.arange(self.num_embeddings) != self.padding_idx).astype(self.weight.dtype)
-            self.weight.data = self.weight.detach() * kept[:, None]
+        bound = 1 / math.sqrt(max(self.in1_features, 1))
+        init.uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            init.uniform_(self.bias, -bound, bound)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The rows at ``x``."""
-        return F.embedding(x, self.weight, self.padding_idx)
-
-    @classmethod
-    def from_pretrained(
-        cls, weight: Tensor, freeze: bool = True, padding_idx: int | None = None
-    ) -> Embedding:
-        """An embedding with a given table."""
-        layer = cls(*weight.shape, padding_idx=padding_idx)
-        layer.weight = Parameter(weight, requires_grad=not freeze)
-        return layer
+    def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
+        """``x1^T weight x2 + bias``."""
+        return F.bilinear(input1, input2, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         """The options, as PyTorch shows them."""
-        padding = f", padding_idx={self.padding_idx}" if self.padding_idx is not None else ""
-        return f"{self.num_embeddings}, {self.embedding_dim}{padding}"
-
-
-class Dropout(Module):
-    """In training, each element is zero with probability ``p`` and divided by ``1 - p`` otherwise.
-
-    >>> Dropout(0.5).eval()(lm.ones(2)).tolist()
-    [1.0, 1.0]
-    """
-
-    def __init__(self, p: float = 0.5) -> None:
-        super().__init__()
-        if not 0 <= p <= 1:
-            raise OptionError(f"[Dropout] p={p} is no probability; give one from 0 to 1")
-        self.p = p
-
-    def forward(self, x: Tensor) -> Tensor:
-        """``x`` with elements dropped."""
-        return F.dropout(x, self.p, self.training)
-
-    def extra_repr(self) -> str:
-        """The options."""
-        return f"p={self.p}"
+        sizes = f"in1_features={self.in1_features}, in2_features={self.in2_features}"
+        return f"{sizes}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
 class Flatten(Module):
@@ -162,9 +129,9 @@ class Flatten(Module):
         self.start_dim = start_dim
         self.end_dim = end_dim
 
-    def forward(self, x: Tensor) -> Tensor:
-        """``x`` with joined axes."""
-        return x.flatten(self.start_dim, self.end_dim)
+    def forward(self, input: Tensor) -> Tensor:
+        """The input with joined axes."""
+        return input.flatten(self.start_dim, self.end_dim)
 
     def extra_repr(self) -> str:
         """The options."""
@@ -183,10 +150,11 @@ class Unflatten(Module):
         self.dim = dim
         self.unflattened_size = tuple(unflattened_size)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """``x`` with the axis split."""
-        dim = self.dim % x.ndim
-        return x.reshape((*x.shape[:dim], *self.unflattened_size, *x.shape[dim + 1 :]))
+    def forward(self, input: Tensor) -> Tensor:
+        """The input with the axis split."""
+        dim = self.dim % input.ndim
+        shape = (*input.shape[:dim], *self.unflattened_size, *input.shape[dim + 1 :])
+        return input.reshape(shape)
 
     def extra_repr(self) -> str:
         """The options."""

@@ -11,14 +11,14 @@ counts every change that could change what a traced function does without changi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from lamella.errors import OptionError, did_you_mean
 from lamella.nn.parameter import Parameter
 from lamella.nn.state import LoadResult, load_state_dict
 from lamella.tensor.tensor import Tensor
 
-__all__ = ["Module", "RemovableHandle", "bump", "epoch"]
+__all__ = ["Configured", "Module", "RemovableHandle", "bump", "epoch"]
 
 epoch = 0
 """How often an attribute, submodule or tensor handle of any module has been exchanged."""
@@ -404,6 +404,16 @@ class Module:
             return f"{name}({extra})"
         body = "\n  ".join([*([extra] if extra else []), *lines])
         return f"{name}(\n  {body}\n)"
+
+
+class Configured(Module):
+    """A module that shows the attributes named in ``options`` in its text."""
+
+    options: ClassVar[tuple[str, ...]] = ()
+
+    def extra_repr(self) -> str:
+        """The options."""
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in self.options)
 
 
 def _plain(value: object) -> bool:

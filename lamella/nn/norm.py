@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import lamella as lm
-from lamella.errors import OptionError
+from lamella.errors import OptionError, ShapeError
 from lamella.nn import functional as F
 from lamella.nn.functional.support import check_rank
-from lamella.nn.module import Module
+from lamella.nn.module import Configured, Module
 from lamella.nn.parameter import Parameter
 from lamella.tensor.tensor import Tensor
 
-__all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "GroupNorm", "LayerNorm", "RMSNorm"]
+__all__ = [
+    "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d",
+    "InstanceNorm3d", "LayerNorm", "LocalResponseNorm", "RMSNorm",
+]  # fmt: skip
 
 
 class _BatchNorm(Module):
@@ -55,16 +58,16 @@ class _BatchNorm(Module):
         self.register_buffer("running_var", lm.ones(num_features, dtype=dtype) if kept else None)
         self.register_buffer("num_batches_tracked", lm.zeros((), dtype=lm.int64) if kept else None)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """``x`` normalised."""
-        check_rank(type(self).__name__, x, self.ranks, self.layout)
+    def forward(self, input: Tensor) -> Tensor:
+        """``input`` normalised."""
+        check_rank(type(self).__name__, input, self.ranks, self.layout)
         momentum: Any = self.momentum
         if self.training and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
             if momentum is None:
-                momentum = 1 / self.num_batches_tracked.astype(x.dtype)
+                momentum = 1 / self.num_batches_tracked.astype(input.dtype)
         return F.batch_norm(
-            x,
+            input,
             self.running_mean,
             self.running_var,
             self.weight,
@@ -80,6 +83,91 @@ class _BatchNorm(Module):
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
             f"track_running_stats={self.track_running_stats}"
         )
+
+
+class _InstanceNorm(_BatchNorm):
+    """Normalise each channel of each example, by its own statistics or, in evaluation where they
+    are tracked, by the running ones.
+    """
+
+    def __init__(
+        self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1,
+        affine: bool = False, track_running_stats: bool = False, dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, dtype)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """``input`` normalised."""
+        check_rank(type(self).__name__, input, self.ranks, self.layout)
+        if input.ndim == min(self.ranks):
+            return self._normalised(input[None])[0]
+        return self._normalised(input)
+
+    def _normalised(self, x: Tensor) -> Tensor:
+        if self.affine and x.shape[1] != self.num_features:
+            raise ShapeError(
+                f"[{type(self).__name__}] {x.shape[1]} channels, but the layer is for "
+                f"{self.num_features}; build it for the input's"
+            )
+        momentum = 0.1 if self.momentum is None else self.momentum
+        own = self.training or self.running_mean is None
+        return F.instance_norm(
+            x, self.running_mean, self.running_var, self.weight, self.bias, own, momentum, self.eps
+        )
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Instance normalisation of ``(N, C, L)`` or ``(C, L)``.
+
+    >>> InstanceNorm1d(3)(lm.ones((2, 3, 4))).shape
+    (2, 3, 4)
+    """
+
+    ranks = (2, 3)
+    layout = "(N, C, L) or (C, L)"
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Instance normalisation of ``(N, C, H, W)`` or ``(C, H, W)``.
+
+    >>> InstanceNorm2d(3)(lm.ones((2, 3, 4, 4))).shape
+    (2, 3, 4, 4)
+    """
+
+    ranks = (3, 4)
+    layout = "(N, C, H, W) or (C, H, W)"
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """Instance normalisation of ``(N, C, D, H, W)`` or ``(C, D, H, W)``.
+
+    >>> InstanceNorm3d(3)(lm.ones((2, 3, 2, 2, 2))).shape
+    (2, 3, 2, 2, 2)
+    """
+
+    ranks = (4, 5)
+    layout = "(N, C, D, H, W) or (C, D, H, W)"
+
+
+class LocalResponseNorm(Configured):
+    """:func:`~lamella.nn.functional.local_response_norm`.
+
+    >>> LocalResponseNorm(2)(lm.ones((1, 4, 3))).shape
+    (1, 4, 3)
+    """
+
+    options = ("size", "alpha", "beta", "k")
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
+        super().__init__()
+        self.size = size
+        self.alpha = alpha
+        self.beta = beta
+        self.k = k
+
+    def forward(self, input: Tensor) -> Tensor:
+        """``input`` divided by its neighbours' size."""
+        return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
 
 
 class BatchNorm1d(_BatchNorm):
@@ -148,9 +236,9 @@ class LayerNorm(Module):
         self.register_parameter("weight", scale)
         self.register_parameter("bias", shift)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """``x`` normalised."""
-        return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
+    def forward(self, input: Tensor) -> Tensor:
+        """``input`` normalised."""
+        return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
         """The options, as PyTorch shows them."""
@@ -182,9 +270,9 @@ class RMSNorm(Module):
         ones = lm.ones(self.normalized_shape, dtype=dtype or lm.float32)
         self.register_parameter("weight", Parameter(ones) if elementwise_affine else None)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """``x`` normalised."""
-        return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
+    def forward(self, input: Tensor) -> Tensor:
+        """``input`` normalised."""
+        return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
 
     def extra_repr(self) -> str:
         """The options, as PyTorch shows them."""
@@ -229,9 +317,9 @@ class GroupNorm(Module):
             "bias", Parameter(lm.zeros(num_channels, dtype=dtype)) if affine else None
         )
 
-    def forward(self, x: Tensor) -> Tensor:
-        """``x`` normalised."""
-        return F.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
+    def forward(self, input: Tensor) -> Tensor:
+        """``input`` normalised."""
+        return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
         """The options, as PyTorch shows them."""

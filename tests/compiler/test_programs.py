@@ -2,6 +2,7 @@
 
 With all passes for every element type, and with the optional ones off for three.
 """
+
 from __future__ import annotations
 
 import zlib

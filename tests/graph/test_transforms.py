@@ -1,4 +1,5 @@
 """Reverse, forward and batched graphs: composition, sharing, and what they must leave alone."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

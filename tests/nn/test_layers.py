@@ -79,7 +79,7 @@ TEXTS: list[tuple[nn.Module, str]] = [
     (nn.LayerNorm(3), "LayerNorm((3,), eps=1e-05, elementwise_affine=True)"),
     (nn.GroupNorm(2, 4), "GroupNorm(2, 4, eps=1e-05, affine=True)"),
     (nn.Embedding(3, 2, padding_idx=-1), "Embedding(3, 2, padding_idx=2)"),
-    (nn.Dropout(0.1), "Dropout(p=0.1)"),
+    (nn.Dropout(0.1), "Dropout(p=0.1, inplace=False)"),
     (nn.MaxPool2d(2), "MaxPool2d(kernel_size=2, stride=2, padding=0, dilation=1, ceil_mode=False)"),
     (nn.AdaptiveAvgPool2d((1, None)), "AdaptiveAvgPool2d(output_size=(1, None))"),
     (nn.LeakyReLU(0.2), "LeakyReLU(negative_slope=0.2)"),

@@ -49,9 +49,7 @@ def built(sample: Sample, dtype: DType = complex128) -> tuple[list[Node], Node]:
 
 def _built(sample: Sample, dtype: DType) -> tuple[list[Node], Node]:
     kinds = dtypes_of(sample, dtype)
-    nodes = [
-        ops.placeholder(s, d, d.inexact) for s, d in zip(sample.shapes, kinds, strict=True)
-    ]
+    nodes = [ops.placeholder(s, d, d.inexact) for s, d in zip(sample.shapes, kinds, strict=True)]
     return nodes, sample.build(*nodes)
 
 
@@ -77,9 +75,7 @@ SMOOTH = [c for c in CASES if c.values[0].differentiable]
 ORDINARY = [c for c in CASES if c.values[0].note != "special values"]
 
 
-def draw(
-    sample: Sample, nodes: list[Node], dtype: DType, rng: np.random.Generator
-) -> list[Array]:
+def draw(sample: Sample, nodes: list[Node], dtype: DType, rng: np.random.Generator) -> list[Array]:
     """Complex inputs around the ones the sample draws for real numbers."""
     part = dtype.part
     real, other = (
@@ -144,9 +140,7 @@ def test_derivative(sample: Sample) -> None:
 
     h = 1e-4
     expected = (8 * (along(h) - along(-h)) - along(2 * h) + along(-2 * h)) / (12 * h)
-    (tangent,) = jvp(
-        [output], smooth, [ops.data(steps[n], n.shape, n.dtype) for n in smooth]
-    )
+    (tangent,) = jvp([output], smooth, [ops.data(steps[n], n.shape, n.dtype) for n in smooth])
     if tangent is None:
         np.testing.assert_allclose(expected, 0, atol=1e-7)
         return

@@ -1,4 +1,5 @@
 """Elementwise functions against independent references, and their derivatives at awkward places."""
+
 from __future__ import annotations
 
 import math
@@ -184,9 +185,7 @@ def test_casts_saturate() -> None:
     np.testing.assert_array_equal(value(ops.cast(x, int8)), [127, -128, 0, 1, -1, 127])
     np.testing.assert_array_equal(value(ops.cast(x, uint8)), [255, 0, 0, 1, 0, 255])
     top = leaf([2.0**63, -(2.0**63), 1e300])
-    np.testing.assert_array_equal(
-        value(ops.cast(top, int64)), [2**63 - 1, -(2**63), 2**63 - 1]
-    )
+    np.testing.assert_array_equal(value(ops.cast(top, int64)), [2**63 - 1, -(2**63), 2**63 - 1])
     np.testing.assert_array_equal(value(ops.cast(leaf([0.0, -0.0, math.nan]), bool_)), [0, 0, 1])
 
 

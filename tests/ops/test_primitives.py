@@ -3,6 +3,7 @@
 For each sample: the graph verifies; the value at each dtype agrees with that in float64; vjp
 and jvp agree with central differences in float64, once and twice; batching agrees with a loop.
 """
+
 from __future__ import annotations
 
 import zlib
@@ -123,9 +124,7 @@ class Setting:
         ]
         self.cotangent = rng.standard_normal(self.output.shape).astype(self.output.dtype.numpy)
         self.ct = ops.data(self.cotangent, self.output.shape, self.output.dtype)
-        self.directions = [
-            None if s is None else ops.data(s, s.shape, float64) for s in self.steps
-        ]
+        self.directions = [None if s is None else ops.data(s, s.shape, float64) for s in self.steps]
 
     def run(self, node: Node, arrays: list[Array] | None = None) -> Array:
         return interpret([node], dict(zip(self.nodes, arrays or self.arrays, strict=True)))[0]

@@ -1,4 +1,5 @@
 """Reductions, running folds and sorting against NumPy, derivatives with ties and zeros."""
+
 from __future__ import annotations
 
 import numpy as np

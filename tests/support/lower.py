@@ -3,6 +3,7 @@
 It checks the lowering rules of primitives alone, without the compiler's schedules. ``run`` executes
 it on the loop interpreter.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

@@ -39,9 +39,7 @@ def test_first_to_third_order(number: int) -> None:
     x = RNG.normal(size=(2, 3))
     value, first = lm.value_and_grad(f)(x)
     np.testing.assert_allclose(value.numpy(), f(lm.asarray(x)).numpy(), rtol=1e-12)
-    np.testing.assert_allclose(
-        first.numpy(), derivative(on_array(f), x), rtol=1e-6, atol=1e-8
-    )
+    np.testing.assert_allclose(first.numpy(), derivative(on_array(f), x), rtol=1e-6, atol=1e-8)
     second = lm.hessian(f)(x)
     want = derivative(on_array(lm.grad(f)), x)
     np.testing.assert_allclose(second.numpy(), want, rtol=1e-6, atol=1e-7)
@@ -177,6 +175,7 @@ def test_jacobians_of_trees(jacobian: Any) -> None:
     found = jacobian(f)(p)
     for out in ("m", "s"):
         for name in ("a", "b"):
+
             def part(v: np.ndarray, name: str = name, out: str = out) -> np.ndarray:
                 return f({**{k: lm.asarray(a) for k, a in p.items()}, name: lm.asarray(v)})[
                     out

@@ -261,9 +261,7 @@ def test_running_statistics_and_modes() -> None:
     for train in (True, True, False, True, False):
         model.train(train)
         twin.train(train)
-        np.testing.assert_allclose(
-            f(X).numpy(), twin(lm.asarray(X)).numpy(), rtol=1e-5, atol=1e-6
-        )
+        np.testing.assert_allclose(f(X).numpy(), twin(lm.asarray(X)).numpy(), rtol=1e-5, atol=1e-6)
     for a, b in zip(values(model), values(twin), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
     assert model[1].num_batches_tracked.item() == 3 and f.programs == 2

@@ -38,9 +38,7 @@ def test_is_a_loop(number: int, in_axes: Any) -> None:
         return lm.asarray(np.ascontiguousarray(a if axis is None else np.take(a, i, axis)))
 
     xs, ys = spread(x, axes[0]), spread(y, axes[1])
-    want = np.stack(
-        [f(example(xs, axes[0], i), example(ys, axes[1], i)).numpy() for i in range(4)]
-    )
+    want = np.stack([f(example(xs, axes[0], i), example(ys, axes[1], i)).numpy() for i in range(4)])
     got = lm.vmap(f, in_axes)(xs, ys)
     np.testing.assert_allclose(got.numpy(), want, rtol=1e-10, atol=1e-12)
     last = lm.vmap(f, in_axes, out_axes=-1)(xs, ys)
