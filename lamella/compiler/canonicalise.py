@@ -21,7 +21,7 @@ from lamella.ops.base import Primitive
 from lamella.ops.calls import Call, barrier
 from lamella.ops.reduce import Reduction
 
-__all__ = ["canonicalise", "split_reductions"]
+__all__ = ["canonicalise", "map_graph", "split_reductions", "with_inputs"]
 
 Rebuild = Callable[[Node], Node]
 
@@ -31,7 +31,9 @@ MEMORY = ("data", "placeholder")  # leaves that lie in memory
 BUSY = 16  # independent results that keep every worker busy
 
 
-def _map(outputs: Sequence[Node], change: Callable[[Node, tuple[Node, ...]], Node]) -> list[Node]:
+def map_graph(
+    outputs: Sequence[Node], change: Callable[[Node, tuple[Node, ...]], Node]
+) -> list[Node]:
     """The graph with ``change(node, new_inputs)`` for every inner node, inputs first."""
     new: dict[Node, Node] = {}
     for node in topological(outputs):
@@ -61,10 +63,10 @@ def canonicalise(outputs: Sequence[Node]) -> list[Node]:
         key = (node.op, tuple(map(id, inputs)), node.shape, node.dtype)
         found = known.get(key)
         if found is None:
-            found = known[key] = _with_inputs(node, inputs)
+            found = known[key] = with_inputs(node, inputs)
         return found
 
-    return _map(outputs, change)
+    return map_graph(outputs, change)
 
 
 def _in_memory(node: Node) -> Node:
@@ -89,7 +91,8 @@ def _is_one(node: Node) -> bool:
     return value is not None and not isinstance(value, bool) and value == 1
 
 
-def _with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
+def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
+    """The node with other inputs; itself where they are its own."""
     if len(inputs) == len(node.inputs) and all(
         a is b for a, b in zip(inputs, node.inputs, strict=True)
     ):
@@ -111,9 +114,9 @@ def split_reductions(outputs: Sequence[Node]) -> list[Node]:
             axis = _axis_to_split(node)
             if axis is not None:
                 return _split(node, inputs[0], axis)
-        return _with_inputs(node, inputs)
+        return with_inputs(node, inputs)
 
-    return _map(outputs, change)
+    return map_graph(outputs, change)
 
 
 def _axis_to_split(node: Node) -> int | None:
@@ -133,7 +136,7 @@ def _axis_to_split(node: Node) -> int | None:
 def _split(node: Node, source: Node, axis: int) -> Node:
     extent = source.shape[axis]
     if not isinstance(extent, int):
-        return _with_inputs(node, (source,))
+        return with_inputs(node, (source,))
     narrow = node.dtype is float16 or node.dtype is bfloat16
     x = ops.cast(source, float32) if narrow else source
     parts = next((p for p in range(PARTS, 2 * PARTS) if extent % p == 0), PARTS)

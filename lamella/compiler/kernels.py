@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from lamella.compiler.blocks import frame, lane_cost, load_indices
 from lamella.compiler.contraction_plan import writer
+from lamella.compiler.convolution_tiles import ConvolutionKernel, fits
 from lamella.compiler.elements import Elements
 from lamella.compiler.fusion import Group
 from lamella.compiler.rows import Rows
@@ -152,6 +153,9 @@ def draft(group: Group, program: Program, needed: set[Node], vector_bytes: int) 
         if isinstance(first.node.op, Call) and first.node.op.opaque:
             return Draft(None, temporaries, [], first.node)
         body, work = _own_kernel(first, program)
+    elif group.kind == "tiles" and fits(group.members[0].node):
+        direct = ConvolutionKernel(group, program, needed, vector_bytes)
+        body, work = direct.grid(), direct.work
     elif group.kind == "tiles":
         return _tiles(group, program, needed, vector_bytes)
     else:

@@ -99,7 +99,8 @@ def _by_demand(order: Sequence[Node], stored: set[Node], costs: dict[Node, int])
             if is_external(source) or source in stored or source.op.kind == "leaf":
                 continue
             limit = None
-            if kind == "call" and node.op.opaque:  # type: ignore[attr-defined]
+            opaque = kind == "call" and node.op.opaque  # type: ignore[attr-defined]
+            if opaque or position in node.op.stored:
                 stored.add(source)
             elif kind in ("contraction", "kernel", "call"):
                 limit = 1
@@ -114,20 +115,25 @@ def _by_demand(order: Sequence[Node], stored: set[Node], costs: dict[Node, int])
 
 
 def _before_movement(node: Node, stored: set[Node]) -> Node:
-    """The node itself, or what it only moves around: storing that keeps the movement free for every
-    user.
+    """The node itself, or what it only moves around, repeats or surrounds: storing that keeps the
+    movement free for every user.
     """
-    while node.op.kind == "movement" and _cost(node) == 0 and len(node.inputs) == 1:
+    while node.op.kind == "movement" and _cost(node) == 0 and _moves_one(node):
         source = node.inputs[0]
+        grows = isinstance(node.size, int) and isinstance(source.size, int)
         if (
             source in stored
             or is_external(source)
             or source.op.kind == "leaf"
-            or source.size != node.size
+            or not (source.size == node.size or (grows and source.size < node.size))
         ):
             break
         node = source
     return node
+
+
+def _moves_one(node: Node) -> bool:
+    return len(node.inputs) == 1 or node.op.name == "pad"
 
 
 def _by_users(order: Sequence[Node], stored: set[Node], costs: dict[Node, int]) -> None:

@@ -13,6 +13,7 @@ from lamella.compiler.assemble import Assembler
 from lamella.compiler.blueprint import Blueprint
 from lamella.compiler.canonicalise import canonicalise, split_reductions
 from lamella.compiler.fusion import fuse
+from lamella.compiler.layout import layouts
 from lamella.compiler.partition import materialised
 from lamella.compiler.split_complex import split_complex
 from lamella.compiler.statements import build
@@ -22,13 +23,30 @@ from lamella.ir.verify_loops import verify_kernel
 
 __all__ = ["GRAPH_PASSES", "PASSES", "compile_graph"]
 
-GraphPass = Callable[[Sequence[Node]], list[Node]]
+GraphPass = Callable[[Sequence[Node], int], list[Node]]  # outputs, bytes of a vector
 
 # In order: name, pass, why it stands here.
 GRAPH_PASSES: tuple[tuple[str, GraphPass, str], ...] = (
-    ("canonicalise", canonicalise, "first: later passes see each value once and no identities"),
-    ("split_reductions", split_reductions, "before fusion, which asks how many results there are"),
-    ("share", canonicalise, "splitting makes new nodes, some of them equal"),
+    (
+        "canonicalise",
+        lambda nodes, _: canonicalise(nodes),
+        "first: later passes see each value once and no identities",
+    ),
+    (
+        "layouts",
+        layouts,
+        "orders of axes decide what is stored; the graph still says what is padded and pooled",
+    ),
+    (
+        "split_reductions",
+        lambda nodes, _: split_reductions(nodes),
+        "before fusion, which asks how many results there are",
+    ),
+    (
+        "share",
+        lambda nodes, _: canonicalise(nodes),
+        "splitting and layouts make new nodes, some of them equal",
+    ),
 )
 PASSES: tuple[tuple[str, str], ...] = (
     ("split_complex", "before everything, which then knows real numbers only"),
@@ -66,7 +84,7 @@ def compile_graph(
     nodes, given = split_complex(outputs, inputs)
     for name, run, _ in GRAPH_PASSES:
         if name not in skip or name == "canonicalise":
-            nodes = run(nodes)
+            nodes = run(nodes, vector_bytes)
             if verify and _closed(nodes):
                 verify_graph(nodes)
     order = topological(nodes)

@@ -147,6 +147,7 @@ class Primitive(ABC):
     kind: ClassVar[Kind] = "elementwise"
     cost: ClassVar[int] = 1  # scalar operations per element (elementwise); decides inlining
     differentiable: ClassVar[bool] = True  # False: zero wherever it exists (comparison, floor …)
+    stored: ClassVar[tuple[int, ...]] = ()  # inputs that the lowering reads from memory
     linear: ClassVar[bool] = False  # linear in all its floating inputs together
 
     def __init_subclass__(cls, **kwargs: object) -> None:

@@ -13,7 +13,7 @@ image read zero.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -186,37 +186,16 @@ class Conv(Multilinear):
             n=(x.shape[0], *node.shape[2:]),
             k=(channels, *w.shape[2:]),
             left=lambda g, m, k: args[1]((channel(g[0], m[0], rows), *k)),
-            right=lambda g, k, n: self._image(
-                node, args[0], (n[0], channel(g[0], k[0], channels)), n[1:], k[1:]
+            right=lambda g, k, n: padded(
+                self,
+                args[0],
+                (x.shape[2:], node.shape[2:], w.shape[2:]),
+                (n[1:], k[1:]),
+                lambda at: (n[0], channel(g[0], k[0], channels), *at),
             ),
             out_index=lambda g, m, n: (n[0], channel(g[0], m[0], rows), *n[1:]),
             accumulate=accumulator(node.dtype),
         )
-
-    def _image(self, node: Node, image: Element, lead: Index, places: Index, taps: Index) -> Expr:
-        """The image's element for a position and tap, zero outside it.
-
-        A test that the shapes prove true is left out.
-        """
-        x, w = node.inputs
-        inside: Expr = ix.TRUE
-        at: list[Expr] = []
-        for axis, (o, k) in enumerate(zip(places, taps, strict=True)):
-            step, tap, gap = self.stride[axis], self.w_dilation[axis], self.x_dilation[axis]
-            wide = ix.add(ix.mul(o, step), ix.mul(k, tap), -self.low[axis])
-            last = (x.shape[2 + axis] - 1) * gap
-            reach = [(step, node.shape[2 + axis]), (tap, w.shape[2 + axis])]
-            least, most = -self.low[axis] + _reach(reach, -1), -self.low[axis] + _reach(reach, 1)
-            if not (isinstance(least, int) and least >= 0):
-                inside = ix.both(inside, ix.lt(-1, wide))
-            if not (isinstance(last - most, int) and last - most >= 0):
-                inside = ix.both(inside, ix.lt(wide, last + 1))
-            if gap > 1:
-                inside = ix.both(inside, ix.lt(ix.mod(wide, gap), 1))
-            at.append(ix.floordiv(wide, gap))
-        if inside == ix.TRUE:
-            return image((*lead, *at))
-        return image.guarded(inside, (*lead, *at), zero(x.dtype))
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -249,6 +228,39 @@ _CASES: tuple[
     ((2, 0, 4), (3, 0, 2), (1,), ((0, 0),), (1,), (1,), 1),
     ((2, 2, 0), (3, 2, 2), (1,), ((1, 2),), (1,), (1,), 1),
 )  # fmt: skip
+
+
+def padded(
+    op: Conv,
+    image: Element,
+    sizes: tuple[Shape, Shape, Shape],
+    at: tuple[Index, Index],
+    index: Callable[[Index], Index],
+) -> Expr:
+    """The image's element for a position and tap, zero outside it; ``sizes`` are those of the
+    image, the positions and the taps, ``at`` is a position and a tap, ``index`` adds the channel.
+
+    A test that the shapes prove true is left out.
+    """
+    inside: Expr = ix.TRUE
+    found: list[Expr] = []
+    for axis, (size, places, taps) in enumerate(zip(*sizes, strict=True)):
+        step, tap, gap = op.stride[axis], op.w_dilation[axis], op.x_dilation[axis]
+        low = op.low[axis]
+        wide = ix.add(ix.mul(at[0][axis], step), ix.mul(at[1][axis], tap), -low)
+        last = (size - 1) * gap
+        reach = [(step, places), (tap, taps)]
+        least, most = _reach(reach, -1) - low, _reach(reach, 1) - low
+        if not (isinstance(least, int) and least >= 0):
+            inside = ix.both(inside, ix.lt(-1, wide))
+        if not (isinstance(last - most, int) and last - most >= 0):
+            inside = ix.both(inside, ix.lt(wide, last + 1))
+        if gap > 1:
+            inside = ix.both(inside, ix.lt(ix.mod(wide, gap), 1))
+        found.append(ix.floordiv(wide, gap))
+    if inside == ix.TRUE:
+        return image(index(tuple(found)))
+    return image.guarded(inside, index(tuple(found)), zero(image.dtype))
 
 
 def _reach(terms: Sequence[tuple[int, Size]], sign: int) -> Size:

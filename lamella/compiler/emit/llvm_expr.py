@@ -269,7 +269,7 @@ class ExpressionWriter:
             else constant(expr.other.value, expr.dtype)
         )
         mask = None if expr.mask is None else self.mask(expr.mask)
-        for guard in self._guards:
+        for guard in () if self.m.buffers[expr.buffer].register else self._guards:
             both = guard if mask is None else self.o.apply("and", (mask, guard), bool_)
             mask = self.b.spread(both)
         if mask is not None and mask.const is not None:

@@ -205,7 +205,10 @@ class FunctionWriter:
             name = f"%{self.b.fresh('mem')}"
             self.b.allocas.append(f"{name} = alloca [{stmt.size} x {element}], align 64")
             pointer = Value(name, int64)
-        self.m.buffers[stmt.name] = Buffer(pointer, stmt.dtype, floor=self.b.depth, group=stmt.name)
+        register = stmt.space == "register"
+        self.m.buffers[stmt.name] = Buffer(
+            pointer, stmt.dtype, floor=self.b.depth, group=stmt.name, register=register
+        )
 
     def _for(self, stmt: For) -> None:
         if stmt.kind == "lanes":

@@ -54,6 +54,7 @@ class Buffer:
         0  # loads stay in this scope or further in, because a loop around them writes the buffer
     )
     group: str = ""  # buffers of one group may overlap
+    register: bool = False  # every index is a constant: reading is safe under any mask
     streamed: str = ""  # the metadata of vector stores that bypass the caches
 
 

@@ -1,0 +1,77 @@
+"""Which convolutions the direct schedule takes, and the form it takes them in.
+
+Input: a ``conv``. Output: a ``conv_last`` between two permutations, with packed kernels; None for
+convolutions that stay general contractions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import gcd, prod
+
+from lamella import ops
+from lamella.compiler.convolution_plan import Axis, lanes, plan
+from lamella.compiler.convolution_tiles import axes_of, flattened
+from lamella.ir.node import Node
+from lamella.ops.convolution import Conv
+from lamella.ops.convolution_last import channels_first, channels_last, conv_last, pack
+from lamella.ops.families import accumulator
+
+__all__ = ["direct"]
+
+LEAST = 1 << 15  # multiply-adds below which a schedule of its own does not pay
+
+
+def direct(node: Node, inputs: Sequence[Node], vector_bytes: int) -> Node | None:
+    """A ``conv`` of other inputs as a ``conv_last``; None where the direct schedule does not take
+    it.
+    """
+    op = node.op
+    if not isinstance(op, Conv) or op.name != "conv" or node.dtype.kind != "f":
+        return None
+    x, w = inputs
+    if not all(isinstance(size, int) and size for n in (node, x, w) for size in n.shape):
+        return None
+    op, w = _forward(op, w)
+    groups = int(x.shape[1]) // int(w.shape[1])
+    each, channels = int(w.shape[0]) // groups, int(w.shape[1])
+    axes = _axes(op, node, x, w)
+    if axes is None or prod(map(int, node.shape)) * channels * prod(a.taps for a in axes) < LEAST:
+        return None
+    itemsize = accumulator(node.dtype).itemsize
+    wide = lanes(axes, each, vector_bytes, itemsize)
+    outer = groups * int(x.shape[0]) * axes[0].each * prod(a.phases for a in axes)
+    blocks = -(-each // wide)
+    if plan(axes, outer, channels, blocks, wide, vector_bytes, itemsize) is None:
+        return None
+    packed = pack(w, groups, wide)
+    last = conv_last(op, channels_last(x), packed, node.shape[2:], node.shape[1], node.dtype)
+    return channels_first(last)
+
+
+def _forward(op: Conv, w: Node) -> tuple[Conv, Node]:
+    """The same convolution with taps in ascending order."""
+    back = [a for a, gap in enumerate(op.w_dilation) if gap < 0]
+    if not back:
+        return op, w
+    low, gaps = list(op.low), list(op.w_dilation)
+    for a in back:
+        low[a] -= gaps[a] * (int(w.shape[2 + a]) - 1)
+        gaps[a] = -gaps[a]
+    flipped = ops.flip(w, tuple(2 + a for a in back))
+    return replace(op, low=tuple(low), w_dilation=tuple(gaps)), flipped
+
+
+def _axes(op: Conv, node: Node, x: Node, w: Node) -> list[Axis] | None:
+    """The axes as the schedule takes them; None for steps it does not take."""
+    spatial = [tuple(map(int, n.shape[2:])) for n in (x, node, w)]
+    axes = axes_of(op, *spatial)
+    for a in axes:
+        if a.step < 1 or gcd(a.step, a.phases) > 1 or gcd(a.gap, a.phases) > 1:
+            return None
+    taps, places = prod(a.taps for a in axes), prod(a.places for a in axes)
+    if taps > max(256, places):
+        return None
+    return flattened(axes, int(x.shape[0])) or axes
+

@@ -1,0 +1,150 @@
+"""Sizes of a direct convolution's schedule: the register tile, and how tasks share the work.
+
+Input: the sizes of a convolution, one :class:`Axis` a spatial axis. Output: how many output
+channels lie side by side (``lanes``) and a :class:`Plan`. Everything follows from sizes and the
+machine's vectors, nothing from the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product as pairs
+
+__all__ = ["Axis", "Plan", "lanes", "parts_of", "plan"]
+
+SCRATCH = 448 * 1024  # bytes of image that a task copies: it stays in the second-level cache
+TASKS = 16  # tasks that keep workers busy
+STREAM = 32  # bytes of kernels a core takes from its second-level cache in a cycle
+
+
+def parts_of(whole: int, part: int) -> int:
+    """How many parts cover the whole.
+
+    >>> parts_of(7, 2)
+    4
+    """
+    return -(-whole // part)
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One spatial axis: step·place + gap·tap − low = phases·position, as in ``ops.convolution``."""
+
+    size: int  # of the image
+    places: int
+    taps: int
+    step: int
+    low: int
+    gap: int  # between taps, positive
+    phases: int = 1  # the image's dilation, of no common factor with step and gap
+
+    @property
+    def each(self) -> int:
+        """The most places in a phase."""
+        return parts_of(self.places, self.phases)
+
+    @property
+    def reach(self) -> int:
+        """The most taps in a phase."""
+        return parts_of(self.taps, self.phases)
+
+    def window(self, places: int) -> int:
+        """Positions of the image that so many neighbouring places of a phase read."""
+        return (places - 1) * self.step + (self.reach - 1) * self.gap + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A register tile of ``rows x columns`` places; a task's ``task_rows x task_columns`` places
+    and ``blocks`` blocks of output channels.
+    """
+
+    rows: int
+    columns: int
+    task_rows: int
+    task_columns: int
+    blocks: int
+
+
+def registers(vector_bytes: int) -> int:
+    """Vector registers of the machines with such vectors (the fewest)."""
+    return 32 if vector_bytes >= 64 else 16
+
+
+def _cycles(pixels: int, vectors: int, vector_bytes: int) -> float:
+    """Of one step of a tile: two products, two loads a cycle, a sum every four; one vector leaves a
+    load to each product.
+    """
+    products, loads = pixels * vectors * (1.08 if vectors == 1 else 1.0), pixels + vectors
+    stream = vectors * vector_bytes / STREAM
+    return max(products / 2, loads / 2, 4.0) + 0.1 * stream
+
+
+def _tiles(axes: Sequence[Axis], most: int) -> Iterator[tuple[int, int, float]]:
+    """Tiles of at most so many pixels, with the number of tiles that cover the places."""
+    high, wide = axes[-2].each, axes[-1].each
+    for columns in range(1, min(most, wide) + 1):
+        for rows in range(1, min(most // columns, high) + 1):
+            uneven = 1.0 + 0.02 * bool(high % rows) + 0.02 * bool(wide % columns)
+            yield rows, columns, parts_of(high, rows) * parts_of(wide, columns) * uneven
+
+
+def _best(axes: Sequence[Axis], vectors: int, vector_bytes: int) -> tuple[float, int, int]:
+    """The cheapest tile: its cost per channel and tap, its rows and columns."""
+    most = max(1, (registers(vector_bytes) - vectors - 2) // vectors)
+    found = (
+        (count * _cycles(rows * columns, vectors, vector_bytes), rows, columns)
+        for rows, columns, count in _tiles(axes, most)
+    )
+    return min(found, key=lambda item: (item[0], item[1]))
+
+
+def lanes(axes: Sequence[Axis], channels: int, vector_bytes: int, itemsize: int) -> int:
+    """Output channels of a group side by side in a tile: one to four vectors, or fewer lanes."""
+    width = max(1, vector_bytes // itemsize)
+    if channels < width:
+        return 1 << (channels - 1).bit_length()
+    costs = []
+    for vectors in (1, 2, 3, 4):
+        blocks = parts_of(channels, vectors * width)
+        costs.append((blocks * _best(axes, vectors, vector_bytes)[0], vectors))
+    return min(costs)[1] * width
+
+
+def plan(
+    axes: Sequence[Axis], outer: int, channels: int, blocks: int, width: int, vector_bytes: int,
+    itemsize: int,
+) -> Plan | None:  # fmt: skip
+    """The schedule; None where the least part of the image is too large to copy.
+
+    ``outer`` counts what is computed apart anyway (images, groups, phases, depths), ``channels`` a
+    group's input channels, ``width`` the lanes of a block.
+    """
+    vectors = max(1, width * itemsize // vector_bytes)
+    _, rows, columns = _best(axes, vectors, vector_bytes)
+    found: list[tuple[float, Plan]] = []
+    depth = axes[-3].reach
+    for task_rows, task_columns in pairs(
+        _parts(axes[-2].each, rows), _parts(axes[-1].each, columns)
+    ):
+        pixels = depth * axes[-2].window(task_rows) * axes[-1].window(task_columns)
+        image = pixels * channels * itemsize
+        if image > SCRATCH:
+            continue
+        tasks = outer * parts_of(axes[-2].each, task_rows) * parts_of(axes[-1].each, task_columns)
+        taps = axes[-1].reach * axes[-2].reach * depth
+        kernel = taps * channels * width * itemsize
+        for part in _parts(blocks, 1):
+            count = tasks * parts_of(blocks, part)
+            copied = count * (2.0 * image + part * kernel)
+            uneven = max(1.0, TASKS / count)
+            cost = copied + (uneven - 1.0) * 64.0 * tasks * blocks * kernel
+            found.append((cost, Plan(rows, columns, task_rows, task_columns, part)))
+    return min(found, key=lambda item: item[0])[1] if found else None
+
+
+def _parts(whole: int, unit: int) -> list[int]:
+    """Sizes of equal parts of ``whole``, in multiples of ``unit``."""
+    units = parts_of(whole, unit)
+    return sorted({parts_of(units, count) * unit for count in range(1, units + 1)})

@@ -1,0 +1,466 @@
+"""The direct schedule of convolutions: output channels along the lanes, pixels in registers.
+
+Input: a group of kind "tiles" whose contraction is a ``conv_last``, and the elementwise statements
+on its result. Output: its kernel's grid loop. A grid iteration copies the part of the image that it
+reads into local scratch, with zeros around it (or reads the image in place, where nothing is
+padded), and for each block of output channels and each tile of ``rows x columns`` places keeps all
+sums of the tile in registers: each tap and channel takes one vector of kernels and one number per
+place. The elementwise statements are computed from the registers. A dilated image (the derivative
+of a strided convolution) is computed by phases, so that no zero between its elements is multiplied.
+The order of every sum depends on sizes alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from lamella.compiler.convolution_plan import Axis, Plan, parts_of, plan
+from lamella.compiler.elements import Elements
+from lamella.compiler.fusion import Group
+from lamella.compiler.statements import Program, Statement
+from lamella.dtypes import int64
+from lamella.ir.dim import Size
+from lamella.ir.index import (
+    TRUE,
+    Substitution,
+    add,
+    both,
+    bounds,
+    coefficient,
+    constant,
+    floordiv,
+    linearise,
+    lt,
+    minimum,
+    mod,
+    mul,
+    parts,
+    split_linear,
+    sub,
+)  # fmt: skip
+from lamella.ir.loops import (
+    Alloc,
+    Apply,
+    Const,
+    Expr,
+    For,
+    If,
+    Load,
+    Stmt,
+    Store,
+    Var,
+    cast,
+)  # fmt: skip
+from lamella.ir.node import Node
+from lamella.ops.base import Index
+from lamella.ops.convolution import Conv
+from lamella.ops.families import accumulator
+
+__all__ = ["ConvolutionKernel", "axes_of", "fits"]
+
+
+def axes_of(op: Conv, image: Sequence[int], places: Sequence[int], taps: Sequence[int]) -> list[
+    Axis
+]:
+    """The spatial axes, at least three: those that are missing have size 1."""
+    sizes = zip(image, places, taps, op.stride, op.low, op.w_dilation, op.x_dilation, strict=True)
+    found = [Axis(*values) for values in sizes]
+    return [Axis(1, 1, 1, 1, 0, 1)] * (3 - len(found)) + found
+
+
+def flattened(axes: Sequence[Axis], images: int) -> list[Axis] | None:
+    """All places of all images as one axis, where each reads just its own position."""
+    if all(a.taps == a.step == a.phases == 1 and a.low == 0 and a.size == a.places for a in axes):
+        size = images * prod(tuple(a.size for a in axes))
+        return [*[Axis(1, 1, 1, 1, 0, 1)] * 2, Axis(size, size, 1, 1, 0, 1)]
+    return None
+
+
+@dataclass(slots=True)
+class _Phase:
+    """One axis in a task: the first tap of its phase, how many there are, and the position that
+    place 0 and that tap read.
+    """
+
+    number: Expr
+    first: Expr
+    taps: Expr | Size
+    offset: Expr
+
+
+class ConvolutionKernel:
+    """Writes the kernel of one ``conv_last`` with its tail."""
+
+    def __init__(
+        self, group: Group, program: Program, needed: set[Node], vector_bytes: int
+    ) -> None:
+        self.group, self.needed = group, needed
+        self.first: Statement = group.members[0]
+        node = self.first.node
+        x, w = node.inputs
+        elements = Elements(program.names, program.params)
+        self.image, self.kernel = elements.argument(x), elements.argument(w)
+        self.node, self.dtype = node, accumulator(node.dtype)
+        self.groups, self.blocks, self.lanes = _sizes(w.shape[0], w.shape[1], w.shape[-1])
+        self.inner = int(w.shape[-2])  # input channels of a group
+        self.each = int(node.shape[-1]) // self.groups
+        op = node.op
+        if not isinstance(op, Conv):
+            raise TypeError(f"{op.name} is no convolution")
+        self.space = _sizes(*x.shape[1:-1]), _sizes(*node.shape[1:-1])
+        axes = axes_of(op, *self.space, _sizes(*w.shape[2:-2]))
+        self.images = int(x.shape[0])
+        flat = flattened(axes, self.images)
+        self.flat = flat is not None
+        self.axes = flat or axes
+        self.count = 1 if self.flat else self.images
+        self.plan = _plan(self, vector_bytes)
+        self.work = self._work()
+
+    def _work(self) -> int:
+        p = self.plan
+        taps = prod(tuple(a.taps for a in self.axes))
+        return p.task_rows * p.task_columns * p.blocks * self.lanes * taps * self.inner // 8 + 1
+
+    # -- elements by axes of the schedule ----------------------------------------------------------
+    def _position(self, n: Expr, at: Sequence[Expr], space: Sequence[int]) -> Index:
+        """Image and position as the graph has them."""
+        if self.flat:
+            return tuple(split_linear(at[-1], (self.images, *space)))
+        return (n, *at[3 - len(space) :])
+
+    def _pixel(self, n: Expr, at: Sequence[Expr], channel: Expr) -> Expr:
+        value = self.image((*self._position(n, at, self.space[0]), channel))
+        return cast(value, self.dtype)
+
+    # -- the kernel --------------------------------------------------------------------------------
+    def grid(self) -> For:
+        """The kernel's grid loop."""
+        p, axes = self.plan, self.axes
+        high, wide = axes[-2], axes[-1]
+        sizes = (
+            self.groups,
+            parts_of(self.blocks, p.blocks),
+            self.count,
+            *(a.phases for a in axes),
+            axes[0].each,
+            parts_of(high.each, p.task_rows),
+            parts_of(wide.each, p.task_columns),
+        )
+        grid = Var("g", prod(sizes))
+        at = [constant(0)] * len(sizes) if grid.extent == 1 else list(split_linear(grid, sizes))
+        self.at_group, chunk, self.at_image = at[:3]
+        self.phases = [_phase(a, number) for a, number in zip(axes, at[3:6], strict=True)]
+        self.depth = at[6]
+        self.row0, self.column0 = mul(at[7], p.task_rows), mul(at[8], p.task_columns)
+        # the last tile of an axis is moved back to end with it
+        self.top = minimum(self.row0, high.each - p.rows)
+        self.left = minimum(self.column0, wide.each - p.columns)
+        self.direct = self._reads_in_place()
+        body: list[Stmt] = [] if self.direct else list(self._copy())
+        block0 = mul(chunk, p.blocks)
+        block = Var("ob", _extent(minimum(p.blocks, sub(self.blocks, block0))))
+        body.append(For(block, "serial", self._tiles(add(block0, block))))
+        return For(grid, "grid", tuple(body))
+
+    def _tiles(self, block: Expr) -> tuple[Stmt, ...]:
+        """Loops over the tiles of a task, for one block of output channels."""
+        p = self.plan
+        rows = _tiles_of("tr", self.axes[-2].each, self.row0, p.task_rows, p.rows)
+        columns = _tiles_of("tc", self.axes[-1].each, self.column0, p.task_columns, p.columns)
+        row, column = add(self.row0, mul(rows, p.rows)), add(self.column0, mul(columns, p.columns))
+        inner = For(columns, "serial", tuple(self._tile(block, row, column)))
+        return (For(rows, "serial", (inner,)),)
+
+    def _tile(self, block: Expr, row: Expr, column: Expr) -> list[Stmt]:
+        """One register tile: clear, sum, and the tail."""
+        p = self.plan
+        top = minimum(row, self.axes[-2].each - p.rows)
+        left = minimum(column, self.axes[-1].each - p.columns)
+        i, l0 = Var("pz", p.rows * p.columns), Var("lz", self.lanes)
+        zero = Const(0.0 if self.dtype.kind == "f" else 0, self.dtype)
+        clear = Store("acc", add(mul(i, self.lanes), l0), zero)
+        return [
+            Alloc("acc", self.dtype, p.rows * p.columns * self.lanes, "register"),
+            For(i, "unroll", (For(l0, "lanes", (clear,)),)),
+            self._sum(block, top, left),
+            *self._tail(block, (row, column), (top, left)),
+        ]
+
+    def _sum(self, block: Expr, top: Expr, left: Expr) -> Stmt:
+        """The loops over taps and channels."""
+        p = self.plan
+        taps = [Var(f"k{a}", _extent(phase.taps)) for a, phase in enumerate(self.phases)]
+        channel = Var("c", self.inner)
+        r, s, lane = Var("pr", p.rows), Var("ps", p.columns), Var("l", self.lanes)
+        tap = tuple(
+            add(phase.first, mul(t, a.phases))
+            for phase, t, a in zip(self.phases, taps, self.axes, strict=True)
+        )
+        rank = len(self.space[0])
+        kernel_tap = (constant(0),) * rank if self.flat else tap[3 - rank :]
+        kernel = cast(
+            self.kernel((self.at_group, block, *kernel_tap, channel, lane)), self.dtype
+        )
+        pixel = self._operand(taps, channel, add(top, r), add(left, s))
+        at = add(mul(r, p.columns * self.lanes), mul(s, self.lanes), lane)
+        old = Load("acc", at, self.dtype)
+        step: Stmt = Store("acc", at, _multiply_add(pixel, kernel, old))
+        step = For(r, "unroll", (For(s, "unroll", (For(lane, "lanes", (step,)),)),))
+        for var in (channel, *reversed(taps)):
+            step = For(var, "serial", (step,))
+        return step
+
+    def _operand(self, taps: Sequence[Var], channel: Expr, row: Expr, column: Expr) -> Expr:
+        """The image's number for a place (of this phase) and tap: from scratch or in place."""
+        high, wide = self.axes[1:]
+        if self.direct:
+            at = tuple(
+                add(mul(place, a.step), mul(t, a.gap), phase.offset)
+                for place, t, a, phase in zip(
+                    (self.depth, row, column), taps, self.axes, self.phases, strict=True
+                )
+            )
+            return self._pixel(self.at_image, at, self._channel(channel))
+        y = add(mul(sub(row, self.top), high.step), mul(taps[1], high.gap))
+        x = add(mul(sub(column, self.left), wide.step), mul(taps[2], wide.gap))
+        return Load("image", self._scratch(taps[0], y, x, channel), self.dtype)
+
+    def _channel(self, inner: Expr) -> Expr:
+        return add(mul(self.at_group, self.inner), inner)
+
+    # -- the tail ----------------------------------------------------------------------------------
+    def _tail(
+        self, block: Expr, tile: tuple[Expr, Expr], start: tuple[Expr, Expr]
+    ) -> list[Stmt]:
+        """Every member's elements from the registers; places computed twice are stored once."""
+        p, (high, wide) = self.plan, self.axes[1:]
+        r, s, lane = Var("tr_", p.rows), Var("ts_", p.columns), Var("tl_", self.lanes)
+        row, column = add(start[0], r), add(start[1], s)
+        inner = add(mul(block, self.lanes), lane)
+        mask = TRUE if self.each % self.lanes == 0 else lt(inner, self.each)
+        places = zip((self.depth, row, column), self.axes, self.phases, strict=True)
+        at = tuple(add(mul(q, a.phases), phase.number) for q, a, phase in places)
+        index = (
+            *self._position(self.at_image, at, self.space[1]),
+            add(mul(self.at_group, self.each), inner),
+        )
+        place = add(mul(r, p.columns * self.lanes), mul(s, self.lanes), lane)
+        stores = self._stores(Load("acc", place, self.dtype), index, mask)
+        inside = both(_not_before(row, tile[0], high, p.rows), TRUE)
+        inside = both(inside, _not_before(column, tile[1], wide, p.columns))
+        for place_, a in zip(at, self.axes, strict=True):
+            if a.places % a.phases:
+                inside = both(inside, lt(place_, a.places))
+        body: Stmt = For(lane, "lanes", tuple(stores))
+        if inside != TRUE:
+            body = If(inside, (body,))
+        return [For(r, "unroll", (For(s, "unroll", (body,)),))]
+
+    def _stores(self, total: Expr, index: Index, mask: Expr) -> list[Stmt]:
+        """The members' values at one index, and the stores of those that are needed."""
+        values: dict[str, Expr] = {self.first.name: cast(total, self.node.dtype)}
+        stores: list[Stmt] = []
+        for member in self.group.members:
+            if member is not self.first:
+                values[member.name] = self._member(member, index, values)
+            if member.node in self.needed:
+                at = linearise(index, member.node.shape)
+                under = None if mask == TRUE else mask
+                stores.append(Store(member.name, at, values[member.name], under))
+        return stores
+
+    def _member(self, member: Statement, index: Index, values: dict[str, Expr]) -> Expr:
+        variables = dict(zip(member.out, index, strict=True))
+        inside = {m.name for m in self.group.members}
+
+        def load(_: Load, new: Load) -> Expr:
+            return values[new.buffer] if new.buffer in inside else new
+
+        value = member.value or Const(0, member.node.dtype)
+        return Substitution(variables, load)(value)
+
+    # -- the copy of the image ---------------------------------------------------------------------
+    def _reads_in_place(self) -> bool:
+        """Whether nothing is padded and a number is one plain load, channels side by side."""
+        if any(a.phases > 1 or a.low > 0 for a in self.axes):
+            return False
+        if any((a.places - 1) * a.step + (a.taps - 1) * a.gap - a.low >= a.size for a in self.axes):
+            return False
+        value, channel = self._probe()
+        return isinstance(value, Load) and coefficient(value.index, channel) == 1
+
+    def _probe(self) -> tuple[Expr, Var]:
+        """An element of the image, and the variable of its channel."""
+        channel = Var("probe", self.inner)
+        at = tuple(Var(f"probe{a}", axis.size) for a, axis in enumerate(self.axes))
+        return self._pixel(self.at_image, at, self._channel(channel)), channel
+
+    def _windows(self) -> tuple[int, int, int]:
+        p, (deep, high, wide) = self.plan, self.axes
+        return deep.reach, high.window(p.task_rows), wide.window(p.task_columns)
+
+    def _scratch(self, z: Expr, y: Expr, x: Expr, channel: Expr) -> Expr:
+        sizes = self._windows()
+        if self.channels_first:
+            return linearise((channel, z, y, x), (self.inner, *sizes))
+        return linearise((z, y, x, channel), (*sizes, self.inner))
+
+    def _copy(self) -> list[Stmt]:
+        """The task's part of the image into scratch, zeros where it ends."""
+        value, channel = self._probe()
+        last = Var(f"probe{len(self.axes) - 1}", self.axes[-1].size)
+        loads = [e.index for e in _loads(value)]
+        self.channels_first = bool(loads) and all(
+            coefficient(e, channel) != 1 and coefficient(e, last) == 1 for e in loads
+        )
+        sizes = self._windows()
+        body: list[Stmt] = [Alloc("image", self.dtype, prod(sizes) * self.inner, "local")]
+        z, y = Var("iz", sizes[0]), Var("iy", sizes[1])
+        deep, high, wide = self.axes
+        s0 = add(mul(self.depth, deep.step), self.phases[0].offset, mul(z, deep.gap))
+        s1 = add(mul(self.top, high.step), self.phases[1].offset, y)
+        start = add(mul(self.left, wide.step), self.phases[2].offset)
+        inside = both(_within(s0, deep.size), _within(s1, high.size))
+        if self.channels_first:
+            channel = Var("ic", self.inner)
+            rows = self._row((z, y), (s0, s1, start), inside, channel)
+            loops: Stmt = For(z, "serial", (For(y, "serial", rows),))
+            body.append(For(channel, "serial", (loops,)))
+        else:
+            rows = self._row((z, y), (s0, s1, start), inside, None)
+            body.append(For(z, "serial", (For(y, "serial", rows),)))
+        return body
+
+    def _row(
+        self, at: tuple[Var, Var], source: tuple[Expr, Expr, Expr], inside: Expr,
+        channel: Var | None,
+    ) -> tuple[Stmt, ...]:  # fmt: skip
+        """One row of scratch: zeros, what the image has, zeros."""
+        columns, wide = self._windows()[2], self.axes[-1].size
+        start = source[2]
+        before = minimum(_maximum(mul(start, -1), constant(0)), columns)
+        end = _maximum(minimum(sub(wide, start), columns), before)
+        middle = self._span("im", at, before, sub(end, before), channel, (*source[:2], start))
+        copied = (
+            *self._span("ib", at, constant(0), before, channel, None),
+            *middle,
+            *self._span("ia", at, end, sub(columns, end), channel, None),
+        )
+        if inside == TRUE:
+            return copied
+        blank = self._span("iw", at, constant(0), constant(columns), channel, None)
+        return (If(inside, copied, blank),)
+
+    def _span(
+        self, name: str, at: tuple[Var, Var], first: Expr, count: Expr, channel: Var | None,
+        source: tuple[Expr, Expr, Expr] | None,
+    ) -> tuple[Stmt, ...]:  # fmt: skip
+        """``count`` columns of a row of scratch from ``first``: zeros, or the image's."""
+        if count == constant(0):
+            return ()
+        zero: Expr = Const(0.0 if self.dtype.kind == "f" else 0, self.dtype)
+        inner: Expr
+        if channel is not None:
+            j = Var(name, _extent(count))
+            column, inner = add(first, j), channel
+            loops: list[Var] = [j]
+        elif self.groups == 1 or source is None:
+            j = Var(name, _extent(mul(count, self.inner)))
+            column, inner = add(first, floordiv(j, self.inner)), mod(j, self.inner)
+            loops = [j]
+        else:
+            outer, j = Var(name, _extent(count)), Var(f"{name}c", self.inner)
+            column, inner = add(first, outer), j
+            loops = [outer, j]
+        value = zero
+        if source is not None:
+            place = (source[0], source[1], add(source[2], column))
+            value = self._pixel(self.at_image, place, self._channel(inner))
+        body: Stmt = Store("image", self._scratch(*at, column, inner), value)
+        body = For(loops[-1], "lanes", (body,))
+        return (For(loops[0], "serial", (body,)),) if len(loops) > 1 else (body,)
+
+
+def fits(node: Node) -> bool:
+    """Whether a contraction is a ``conv_last`` that the direct schedule takes."""
+    known = all(isinstance(size, int) and size for n in (node, *node.inputs) for size in n.shape)
+    return node.op.name == "conv_last" and known and node.dtype.kind == "f"
+
+
+def _plan(kernel: ConvolutionKernel, vector_bytes: int) -> Plan:
+    outer = kernel.groups * kernel.count * kernel.axes[0].each
+    outer *= prod(tuple(a.phases for a in kernel.axes))
+    found = plan(
+        kernel.axes, outer, kernel.inner, kernel.blocks, kernel.lanes, vector_bytes,
+        kernel.dtype.itemsize,
+    )  # fmt: skip
+    if found is None:
+        raise ValueError("the convolution's image does not fit scratch memory")
+    return found
+
+
+def _sizes(*sizes: Size) -> tuple[int, ...]:
+    return tuple(int(size) for size in sizes)
+
+
+def _phase(axis: Axis, number: Expr) -> _Phase:
+    """The taps that meet elements of the image, for places ``phases·q + number``."""
+    if axis.phases == 1:
+        return _Phase(number, constant(0), axis.taps, constant(-axis.low))
+    inverse = pow(axis.gap, -1, axis.phases)
+    first = mod(mul(sub(axis.low, mul(number, axis.step)), inverse), axis.phases)
+    taps = floordiv(add(axis.taps - 1 + axis.phases, mul(first, -1)), axis.phases)
+    wide = add(mul(number, axis.step), mul(first, axis.gap), -axis.low)
+    return _Phase(number, first, taps, floordiv(wide, axis.phases))
+
+
+def _tiles_of(name: str, each: int, start: Expr, task: int, tile: int) -> Var:
+    """A loop over the tiles of a task that begin inside the axis."""
+    if each % task == 0:
+        return Var(name, parts_of(task, tile))
+    left = floordiv(add(each + tile - 1, mul(start, -1)), tile)
+    return Var(name, _extent(minimum(task // tile, left)))
+
+
+def _not_before(place: Expr, first: Expr, axis: Axis, tile: int) -> Expr:
+    """Whether a place belongs to a tile that may have been moved back."""
+    return TRUE if axis.each % tile == 0 else lt(sub(first, 1), place)
+
+
+def _within(position: Expr, size: int) -> Expr:
+    return both(lt(-1, position), lt(position, size))
+
+
+def _maximum(a: Expr, b: Expr) -> Expr:
+    """The greater of two indices."""
+    low, high = bounds(sub(a, b))
+    if isinstance(low, int) and low >= 0:
+        return a
+    if isinstance(high, int) and high <= 0:
+        return b
+    return Apply("max", (a, b), int64)
+
+
+def _extent(value: Expr | Size) -> Size | Expr:
+    const, terms = parts(value)
+    return const if not terms else value
+
+
+def _loads(value: Expr) -> list[Load]:
+    found, stack = [], [value]
+    while stack:
+        e = stack.pop()
+        if isinstance(e, Load):
+            found.append(e)
+        elif isinstance(e, Apply):
+            stack.extend(e.args)
+    return found
+
+
+def _multiply_add(a: Expr, b: Expr, c: Expr) -> Expr:
+    if a.dtype.kind == "f":
+        return Apply("fma", (a, b, c), a.dtype)
+    return Apply("add", (Apply("mul", (a, b), a.dtype), c), a.dtype)
