@@ -173,7 +173,8 @@ def _statement(
         statement.out = _variables("v", node.shape)
         statement.value = elements.at(node, statement.index, top=True)
     statement.reads = elements.reads
-    statement.sources = list(dict.fromkeys(read.node for read in elements.reads))
+    frontier = _frontier(node, names) if node.op.stored else []  # read even where all is padding
+    statement.sources = list(dict.fromkeys([*(read.node for read in elements.reads), *frontier]))
     return statement
 
 
@@ -215,7 +216,8 @@ def _contraction(statement: Statement, elements: Elements) -> None:
     statement.kind = "tiles"
     statement.out = _variables("v", node.shape)
     plain = all(isinstance(i, Var) or i == constant(0) for i in index)
-    if plain and _is_small(what) and not _streams(statement.tiles):
+    tiled = bool(node.op.stored) or _streams(statement.tiles)
+    if plain and not tiled and _is_small(what):
         _as_fold(statement, statement.tiles)
 
 

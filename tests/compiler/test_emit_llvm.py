@@ -210,6 +210,19 @@ def test_kernels_at_every_tail(text: str, name: str) -> None:
             np.testing.assert_allclose(ours[key], theirs[key], rtol=2e-6, err_msg=f"{key} at {n}")
 
 
+def test_what_a_short_loop_declares_ends_with_its_vector() -> None:
+    """Its rest goes one by one where masks are dear, with variables of its own."""
+    kernel = parse_kernel("""kernel k
+  in b0: float32
+  out b1: float32
+grid g < 1
+  lanes l < 5
+    var f: float32 = 0.0:float32
+    f add= b0[l]
+    b1[l] = f""")
+    assert list(load_object(compile_objects([kernel], named("avx2")))) == ["k"]
+
+
 def test_same_bits_however_the_grid_is_cut() -> None:
     kernel, target = parse_kernel(TEXTS["softmax"]), target_named("host")
     whole, pieces = numbers(kernel, 1000, 4), numbers(kernel, 1000, 4)
