@@ -119,6 +119,7 @@ _FROM: Final = {
         "ShapeDtypeStruct check debug_print grad hessian io_callback jacfwd jacrev jit jvp "
         "pure_callback value_and_grad vjp vmap"
     ),
+    "lamella.transforms.kernel": "custom_op kernel",
 }
 _MODULES: Final = {
     "linalg": "lamella.tensor.linalg",

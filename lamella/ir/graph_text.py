@@ -36,14 +36,16 @@ _TOKEN: Final = re.compile(
 _COMPUTED: Final = "data"  # how a computed node prints: the primitive of leaves that hold a buffer
 
 
-def _value_text(value: object, where: str) -> str:
+def _value_text(value: object, where: str, exact: bool = True) -> str:
     if isinstance(value, DType):
         return value.name
     if isinstance(value, tuple):
-        inner = ", ".join([_value_text(item, where) for item in value])
+        inner = ", ".join([_value_text(item, where, exact) for item in value])
         return f"({inner},)" if len(value) == 1 else f"({inner})"
     if value is None or isinstance(value, bool | int | float | str):
         return repr(value)
+    if not exact:
+        return f"<{value}>"
     raise CompilerError(
         f"[graph_text] {where} holds {value!r}, which has no text form; "
         "static parameters are numbers, strings, dtypes and tuples of them"
@@ -54,20 +56,23 @@ def _size_text(size: Size) -> str:
     return str(size) if isinstance(size, int) else f"{{{size}}}"
 
 
-def _node_text(node: Node, numbers: Mapping[int, int]) -> str:
+def _node_text(node: Node, numbers: Mapping[int, int], exact: bool) -> str:
     computed = node.value is not None and bool(node.inputs)
     parts = [] if computed else [f"%{numbers[id(source)]}" for source in node.inputs]
     if not computed:
         for entry in dataclasses.fields(node.op):
-            text = _value_text(getattr(node.op, entry.name), f"{node.op.name}.{entry.name}")
+            value = getattr(node.op, entry.name)
+            text = _value_text(value, f"{node.op.name}.{entry.name}", exact)
             parts.append(f"{entry.name}={text}")
     name = _COMPUTED if computed else node.op.name
     shape = ", ".join([_size_text(size) for size in node.shape])
     return f"%{numbers[id(node)]} = {name}({', '.join(parts)}) {node.dtype.name}[{shape}]"
 
 
-def graph_text(outputs: Iterable[Node]) -> str:
+def graph_text(outputs: Iterable[Node], exact: bool = True) -> str:
     """The text of the graph under ``outputs``: one line a node, numbered in topological order.
+
+    With ``exact=False``, for people alone, parameters without a text form are shown as they are.
 
     Raises:
         CompilerError: if a primitive has a static parameter without a text form.
@@ -78,7 +83,7 @@ def graph_text(outputs: Iterable[Node]) -> str:
     wanted = list(outputs)
     order = topological(wanted)
     numbers = {id(node): at for at, node in enumerate(order)}
-    lines = [_node_text(node, numbers) for node in order]
+    lines = [_node_text(node, numbers, exact) for node in order]
     returned = ", ".join([f"%{numbers[id(node)]}" for node in wanted])
     return "\n".join([*lines, f"return {returned}".rstrip()])
 

@@ -49,7 +49,7 @@ class Lowered:
         from lamella.ir.text import graph_text, kernel_text
         from lamella.runtime.program import target
 
-        parts = [graph_text(self.outputs)]
+        parts = [graph_text(self.outputs, exact=False)]
         if level >= 2:
             parts += [kernel_text(kernel) for kernel in self.kernels]
         if level >= 3:

@@ -1,0 +1,189 @@
+"""Kernels in Python against NumPy and against the same functions run as plain Python."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import lamella as lm
+from lamella.errors import LamellaIndexError, MissingRuleError, OptionError
+
+rng = np.random.default_rng(0)
+
+
+def draw(*shape: int) -> np.ndarray:
+    return rng.normal(size=shape).astype(np.float32)
+
+
+@lm.kernel(out=lambda gate, up: gate)
+def swiglu(gate, up, out):
+    """silu(gate) * up"""
+    for i, j in lm.kernel.grid(*gate.shape):
+        g = gate[i, j]
+        out[i, j] = g / (1.0 + lm.exp(-g)) * up[i, j]
+
+
+@lm.kernel(out=lambda x: [((x.shape[0],), x.dtype), ((x.shape[0],), lm.int64)])
+def row_sums(x, total, count):
+    for i in lm.kernel.grid(x.shape[0]):
+        t = 0.0
+        n = 0
+        for j in range(x.shape[1]):
+            if x[i, j] > 0:
+                t += x[i, j]
+                n += 1
+        total[i] = t
+        count[i] = n
+
+
+@lm.kernel(out=lambda x: ((x.shape[0],), x.dtype))
+def norms(x, out):
+    for i in lm.kernel.grid(x.shape[0]):
+        t = 0.0
+        biggest = -math.inf
+        for j in lm.kernel.lanes(x.shape[1]):
+            t += x[i, j] * x[i, j]
+            biggest = max(biggest, x[i, j])
+        out[i] = lm.sqrt(t) + biggest
+
+
+@lm.kernel(out=lambda a, b: ((a.shape[0], b.shape[1]), a.dtype))
+def product(a, b, out, *, tile):
+    for bi, bj in lm.kernel.grid((a.shape[0] + tile - 1) // tile, (b.shape[1] + tile - 1) // tile):
+        acc = lm.kernel.local(16, lm.float32)
+        for s in range(16):
+            acc[s] = 0.0
+        for k in range(a.shape[1]):
+            for i in lm.kernel.unroll(tile):
+                for j in lm.kernel.unroll(tile):
+                    if bi * tile + i < a.shape[0] and bj * tile + j < b.shape[1]:
+                        acc[i * tile + j] += a[bi * tile + i, k] * b[k, bj * tile + j]
+        for i in range(tile):
+            for j in range(tile):
+                if bi * tile + i < a.shape[0] and bj * tile + j < b.shape[1]:
+                    out[bi * tile + i, bj * tile + j] = acc[i * tile + j]
+
+
+@lm.kernel(out=lambda x, where: (where.shape, x.dtype))
+def pick(x, where, out):
+    for i in lm.kernel.grid(where.shape[0]):
+        out[i] = x[where[i]]
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (1, 1), (0, 4), (4, 0), (33, 130)])
+def test_elementwise(shape: tuple[int, int]) -> None:
+    g, u = draw(*shape), draw(*shape)
+    wanted = g / (1 + np.exp(-g.astype(np.float64))) * u
+    np.testing.assert_allclose(swiglu(g, u).numpy(), wanted, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(swiglu.reference(g, u), wanted, rtol=1e-5, atol=1e-6)
+    fused = swiglu(lm.asarray(g) * 2, lm.asarray(u) + 1) - 1
+    wanted = 2 * g / (1 + np.exp(-2.0 * g)) * (u + 1) - 1
+    np.testing.assert_allclose(fused.numpy(), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_results_loops_and_branches() -> None:
+    x = draw(7, 19)
+    total, count = row_sums(x)
+    np.testing.assert_allclose(total.numpy(), np.where(x > 0, x, 0).sum(1), rtol=1e-5)
+    np.testing.assert_array_equal(count.numpy(), (x > 0).sum(1))
+    for mine, theirs in zip((total, count), row_sums.reference(x), strict=True):
+        np.testing.assert_allclose(mine.numpy(), theirs, rtol=1e-5)
+    wanted = np.sqrt((x.astype(np.float64) ** 2).sum(1)) + x.max(1)
+    np.testing.assert_allclose(norms(x).numpy(), wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("tile", [1, 2, 4])
+def test_scratch_and_options(tile: int) -> None:
+    a, b = draw(6, 5), draw(5, 7)
+    np.testing.assert_allclose(product(a, b, tile=tile).numpy(), a @ b, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(product.reference(a, b, tile=tile), a @ b, rtol=1e-5, atol=1e-6)
+
+
+def test_indices_are_checked() -> None:
+    x = np.arange(5, dtype=np.float32)
+    assert pick(x, np.array([0, 4, -1])).tolist() == [0, 4, 4]
+    with pytest.raises(LamellaIndexError, match="out of range"):
+        pick(x, np.array([0, 5])).numpy()
+
+
+def test_transformations() -> None:
+    with pytest.raises(MissingRuleError, match="vjp"):
+        lm.grad(lambda g: lm.sum(swiglu(g, g)))(lm.asarray(draw(2, 2)))
+
+    @lm.kernel(out=lambda x: x)
+    def cube(x, y):
+        for i in lm.kernel.grid(x.shape[0]):
+            y[i] = x[i] * x[i] * x[i]
+
+    @cube.vjp
+    def _(inputs, results, cotangents):
+        return (3 * inputs[0] * inputs[0] * cotangents[0],)
+
+    @cube.jvp
+    def _(inputs, tangents):
+        return 3 * inputs[0] * inputs[0] * tangents[0]
+
+    x = draw(4)
+    np.testing.assert_allclose(lm.grad(lambda v: lm.sum(cube(v)))(x).numpy(), 3 * x * x, rtol=1e-5)
+    first = lm.grad(lambda v: lm.sum(cube(v)))
+    second = lm.grad(lambda v: lm.sum(first(v)))
+    np.testing.assert_allclose(second(x).numpy(), 6 * x, rtol=1e-5)
+    _, tangent = lm.jvp(cube, (lm.asarray(x),), (lm.ones(4),))
+    np.testing.assert_allclose(tangent.numpy(), 3 * x * x, rtol=1e-5)
+    many = draw(3, 4)
+    np.testing.assert_allclose(lm.vmap(cube)(many).numpy(), many**3, rtol=1e-5)
+    np.testing.assert_allclose(
+        lm.vmap(lm.vmap(pick, in_axes=(None, 0)), in_axes=(0, None))(
+            many, np.array([[0, 1], [2, 3]])
+        ).numpy(),
+        np.stack([np.stack([row[[0, 1]], row[[2, 3]]]) for row in many]),
+    )  # fmt: skip
+    np.testing.assert_allclose(lm.jit(cube)(x).numpy(), x**3, rtol=1e-5)
+    gradients = lm.jit(lm.vmap(lm.grad(lambda v: lm.sum(cube(v)))))
+    np.testing.assert_allclose(gradients(many).numpy(), 3 * many**2, rtol=1e-5)
+
+
+def test_surroundings_are_part_of_the_kernel() -> None:
+    scale = 2.0
+
+    @lm.kernel(out=lambda x: x)
+    def scaled(x, y):
+        for i in lm.kernel.grid(x.shape[0]):
+            y[i] = x[i] * scale
+
+    assert scaled(np.ones(2, np.float32)).tolist() == [2, 2]
+    scale = 3.0
+    assert scaled(np.ones(2, np.float32)).tolist() == [3, 3]
+
+
+def test_sizes_that_change() -> None:
+    for n in (3, 5, 9, 12):
+        x = draw(n, n + 1)
+        np.testing.assert_allclose(norms(x).numpy(), norms.reference(x), rtol=1e-5)
+
+
+def test_mistakes_are_named() -> None:
+    @lm.kernel(out=lambda x: x)
+    def no_grid(x, y):
+        y[0] = x[0]
+
+    @lm.kernel(out=lambda x: x)
+    def writes_input(x, y):
+        for i in lm.kernel.grid(x.shape[0]):
+            x[i] = 1.0
+
+    @lm.kernel(out=lambda x: x)
+    def unknown(x, y):
+        for i in lm.kernel.grid(x.shape[0]):
+            y[i] = missing_name + x[i]  # noqa: F821
+
+    x = np.ones(3, np.float32)
+    for bad, why in ((no_grid, "grid"), (writes_input, "only results"), (unknown, "missing_name")):
+        with pytest.raises(OptionError, match=why):
+            bad(x).numpy()
+    with pytest.raises(OptionError, match="takes 2 tensors"):
+        swiglu(x)
+    with pytest.raises(OptionError, match="tile"):
+        product(draw(2, 2), draw(2, 2))
