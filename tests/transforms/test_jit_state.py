@@ -281,7 +281,7 @@ def test_dropout_draws_anew_at_each_call() -> None:
 
 
 def test_the_generator_may_be_first_used_inside(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lamella.tensor import random as source
+    from lamella.tensor.random import stream as source
 
     monkeypatch.setattr(source._Lazy, "generator", None)
     f = lm.jit(lambda: lm.random.uniform((3,)))

@@ -83,7 +83,7 @@ def _gamma_end(rate: Any, x: Any, lower: Any) -> Any:
     return where(lower, low, high)
 
 
-def _gamma_parts(a: Any, x: Any) -> tuple[Any, Any]:
+def gamma_parts(a: Any, x: Any) -> tuple[Any, Any]:
     """(P, Q) for finite a > 0, x > 0, each precise where it is the smaller one."""
     lower = x <= a + 1
     rate = where(lower, a + 1, a)
@@ -112,7 +112,7 @@ def _gamma_small(a: Any, x: Any) -> Any:
 
 def _incomplete_gamma(a: Any, x: Any, upper: bool) -> Any:
     inside = (a > 0) & (x > 0) & (a < math.inf) & (x < math.inf)
-    parts = _gamma_parts(where(inside, a, 1.0), where(inside, x, 1.0))
+    parts = gamma_parts(where(inside, a, 1.0), where(inside, x, 1.0))
     at_zero = (x == 0) & (a > 0) | (a == math.inf) & (x >= 0) & (x < math.inf)
     at_one = (a == 0) & (x > 0) | (x == math.inf) & (a >= 0) & (a < math.inf)
     edge = where(at_zero, float(upper), where(at_one, float(not upper), math.nan))

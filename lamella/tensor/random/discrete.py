@@ -1,0 +1,307 @@
+"""Discrete distributions. Poisson and binomial numbers are quantiles of one uniform number each:
+below a mean of 12 by adding up probabilities, beyond by Cornish and Fisher's expansion, which is
+less than one off, and the distribution function there and at its neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from lamella import ops
+from lamella.dtypes import as_dtype, float32, float64, int64, uint64
+from lamella.errors import OptionError
+from lamella.tensor.axes import axis_of, shape_of
+from lamella.tensor.comparison import floor, where
+from lamella.tensor.core import node_of, wrap
+from lamella.tensor.elementwise import maximum, minimum
+from lamella.tensor.gradient import no_grad
+from lamella.tensor.joining import concat
+from lamella.tensor.keywords import with_synonyms
+from lamella.tensor.operands import TensorLike, as_float, as_node, cast, scalar_node
+from lamella.tensor.random.continuous import gumbel
+from lamella.tensor.random.stream import (
+    Source,
+    bits_node,
+    require_number,
+    sizes_of,
+    unit_node,
+)
+from lamella.tensor.special.error import ndtri
+from lamella.tensor.special.gamma import betaln
+from lamella.tensor.special.incomplete import betainc, gammaincc
+from lamella.tensor.transcendental import exp, log, log1p, sqrt
+
+if TYPE_CHECKING:
+    from lamella.tensor.tensor import Tensor
+
+__all__ = [
+    "bernoulli", "binomial", "categorical", "geometric", "multinomial", "poisson", "rademacher",
+    "randint",
+]  # fmt: skip
+
+_SMALL: Final = 12.0
+_TERMS: Final = 60  # a Poisson number of mean 12 is larger with probability 1e-21
+
+
+@with_synonyms
+def randint(
+    low: int,
+    high: Any = None,
+    shape: Any = (),
+    dtype: object = int64,
+    key: Source = None,
+) -> Tensor:
+    """Whole numbers in [``low``, ``high``), or in [0, ``low``) without ``high``.
+
+    A 64-bit random number times the width, shifted right by 64: the bias is below width / 2⁶⁴.
+
+    Raises:
+        OptionError: if the interval is empty or wider than 2³².
+
+    >>> randint(0, 10, (3,)).shape
+    (3,)
+    """
+    kind = as_dtype(dtype)
+    if high is not None and not isinstance(high, int):
+        high, shape = None, high  # randint(10, (2, 3))
+    start, stop = (0, low) if high is None else (low, int(high))
+    if not start < stop or stop - start > 2**32 or not kind.is_integer:
+        raise OptionError(
+            f"[randint] integers of type {kind.name} in [{start}, {stop}): the interval must hold "
+            "1 to 2**32 "
+            "numbers, the type be an integer one; change them"
+        )
+    for edge in (start, stop - 1):
+        scalar_node(edge, kind, "randint")  # refuses what the type cannot hold
+    bits = bits_node(key, shape_of("randint", shape), uint64)
+    width = scalar_node(stop - start, uint64)
+    shift, low_half = ops.constant(32, uint64), ops.constant(2**32 - 1, uint64)
+    upper = ops.multiply(ops.bitwise_right_shift(bits, shift), width)
+    lower = ops.bitwise_right_shift(ops.multiply(ops.bitwise_and(bits, low_half), width), shift)
+    found = cast(ops.bitwise_right_shift(ops.add(upper, lower), shift), int64)
+    return wrap(cast(ops.add(found, scalar_node(start, int64)), kind))
+
+
+@with_synonyms
+def bernoulli(
+    p: TensorLike = 0.5, shape: Any = None, dtype: object = bool, key: Source = None
+) -> Tensor:
+    """True with probability ``p`` (a number or a tensor of them).
+
+    >>> bernoulli(1.0, (3,)).tolist()
+    [True, True, True]
+    """
+    require_number("bernoulli", "p", p, 0, 1)
+    chance = as_float(as_node(p))
+    sizes = chance.shape if shape is None else shape_of("bernoulli", shape)
+    work = float64 if chance.dtype is float64 else float32
+    draw = unit_node(key, sizes, work)
+    return wrap(cast(ops.less(draw, cast(chance, work)), as_dtype(dtype)))
+
+
+@with_synonyms
+def categorical(
+    logits: TensorLike, shape: Any = None, axis: int = -1, key: Source = None
+) -> Tensor:
+    """Positions along ``axis``, each with probability proportional to ``exp(logits)``: the largest
+    of logits plus Gumbel noise. ``shape`` adds leading axes of independent draws.
+
+    >>> categorical([-1e9, 0.0, -1e9], (4,)).tolist()
+    [1, 1, 1, 1]
+    """
+    node = as_float(as_node(logits))
+    place = axis_of("categorical", axis, node.shape)
+    extra = () if shape is None else shape_of("categorical", shape)
+    noise = as_node(gumbel((*extra, *node.shape), dtype=node.dtype, key=key))
+    return wrap(ops.argmax(ops.add(node, noise), place + len(extra)))
+
+
+def rademacher(shape: Any = (), dtype: object = None, key: Source = None) -> Tensor:
+    """-1 or 1, each with probability 1/2; float32 by default.
+
+    >>> sorted(set(rademacher((99,)).tolist()))
+    [-1.0, 1.0]
+    """
+    kind = float32 if dtype is None else as_dtype(dtype)
+    sizes = shape_of("rademacher", shape)
+    high = ops.bitwise_right_shift(bits_node(key, sizes, uint64), ops.constant(63, uint64))
+    signs = ops.subtract(ops.multiply(cast(high, int64), ops.constant(2, int64)),
+                         ops.constant(1, int64))  # fmt: skip
+    return wrap(cast(signs, kind))
+
+
+def _uniform(source: Source, shape: Any) -> Any:
+    """Uniform in (0, 1) as float64."""
+    unit = unit_node(source, shape, float64)
+    return wrap(ops.add(unit, ops.constant(2.0**-54, float64)))
+
+
+@with_synonyms
+def geometric(
+    p: TensorLike, shape: Any = None, dtype: object = int64, key: Source = None
+) -> Tensor:
+    """The number of trials up to the first success, from 1 on, each of probability ``p``:
+    ``ceil(log u / log(1 - p))``.
+
+    >>> geometric(1.0, (3,)).tolist()
+    [1, 1, 1]
+    """
+    require_number("geometric", "p", p, 0, 1)
+    chance = as_node(p, float64)
+    u = _uniform(key, sizes_of("geometric", shape, chance))
+    with no_grad():
+        count = (u.log() / log1p(-wrap(chance))).ceil()
+        return maximum(count, 1.0).astype(as_dtype(dtype))
+
+
+def _by_adding(u: Any, first: Any, ratio: Callable[[int], Any]) -> Any:
+    """How many of the running sums of probabilities ``u`` exceeds; each is ``ratio(k)`` times the
+    one before.
+    """
+    chance = total = first
+    count = u * 0
+    for k in range(1, _TERMS):
+        count = count + where(u > total, 1.0, 0.0)
+        chance = chance * ratio(k)
+        total = total + chance
+    return count
+
+
+def _by_searching(
+    u: Any, guess: Any, below: Callable[[Any], Any], chance: Callable[[Any], Any]
+) -> Any:
+    """The least k with ``below(k) >= u``, known to be less than 2 away from ``guess``; ``chance``
+    is the probability of k, so that one value of the distribution function is enough.
+    """
+    base = maximum(floor(guess), 0.0)
+    middle = below(base)
+    ends = [middle - chance(base), middle]
+    for k in (1, 2):
+        ends.append(ends[-1] + chance(base + k))
+    return maximum(base - 1 + sum(where(end < u, 1.0, 0.0) for end in ends), 0.0)
+
+
+def _chosen(small: Any, value: Any, near: Callable[[], Any], far: Callable[[], Any]) -> Any:
+    """``near()`` where ``small``, else ``far()``; only one of them where that is known."""
+    if isinstance(value, int | float):
+        return near() if value <= _SMALL else far()
+    return where(small, near(), far())
+
+
+@with_synonyms
+def poisson(
+    lam: TensorLike, shape: Any = None, dtype: object = int64, key: Source = None
+) -> Tensor:
+    """Whole numbers of the Poisson distribution of mean ``lam``; -1 where it is negative or NaN.
+
+    >>> poisson(0.0, (3,)).tolist()
+    [0, 0, 0]
+    """
+    require_number("poisson", "lam", lam, 0)
+    rate = as_node(lam, float64)
+    u = _uniform(key, sizes_of("poisson", shape, rate))
+    with no_grad():
+        mean = wrap(rate)
+        small = mean <= _SMALL
+        few, many = minimum(mean, _SMALL), maximum(mean, _SMALL)
+
+        def near() -> Any:
+            return _by_adding(u, exp(-few), lambda k: few / k)
+
+        def far() -> Any:
+            z, root = ndtri(u), sqrt(many)
+            guess = many + root * z + (z * z - 1) / 6 + (z - z**3) / (72 * root)
+
+            def chance(k: Any) -> Any:
+                return exp(wrap(ops.log_poisson(node_of(k), node_of(many))))
+
+            return _by_searching(u, guess, lambda k: gammaincc(k + 1, many), chance)
+
+        count = where(mean >= 0, _chosen(small, lam, near, far), -1.0)
+        return count.astype(as_dtype(dtype))
+
+
+@with_synonyms
+def binomial(
+    n: TensorLike, p: TensorLike, shape: Any = None, dtype: object = int64, key: Source = None
+) -> Tensor:
+    """The number of successes in ``n`` trials, each of probability ``p``; -1 where n < 0 or p is
+    outside [0, 1].
+
+    >>> binomial(5, 1.0, (3,)).tolist()
+    [5, 5, 5]
+    """
+    require_number("binomial", "n", n, 0)
+    require_number("binomial", "p", p, 0, 1)
+    trials, chance = as_node(n, float64), as_node(p, float64)
+    u = _uniform(key, sizes_of("binomial", shape, trials, chance))
+    with no_grad():
+        count, p1 = wrap(trials), wrap(chance)
+        q = minimum(p1, 1 - p1)
+        known = isinstance(n, int | float) and isinstance(p, int | float)
+        mean = n * min(p, 1 - p) if known else count * q  # type: ignore[operator]
+        found = _binomial(u, count, q, mean)
+        found = where(p1 > 0.5, count - found, found)
+        valid = (count >= 0) & (p1 >= 0) & (p1 <= 1)
+        return where(valid, found, -1.0).astype(as_dtype(dtype))
+
+
+def _binomial(u: Any, n: Any, q: Any, mean: Any) -> Any:
+    """Binomial quantiles for q <= 1/2."""
+    small = mean <= _SMALL
+    odds = q / (1 - q)
+
+    def near() -> Any:
+        return _by_adding(u, exp(n * log1p(-q)), lambda k: (n - (k - 1)) / k * odds)
+
+    def far() -> Any:
+        many = where(small, 1e3, n) if not isinstance(small, bool) else n
+        part = where(small, 0.5, q) if not isinstance(small, bool) else q
+        z, spread = ndtri(u), sqrt(many * part * (1 - part))
+        skew = (1 - 2 * part) / spread
+        tails = (1 - 6 * part * (1 - part)) / (spread * spread)
+        w = z + skew * (z * z - 1) / 6 + tails * (z**3 - 3 * z) / 24
+        w = w - skew * skew * (2 * z**3 - 5 * z) / 36
+
+        def below(k: Any) -> Any:
+            inside = k < many
+            return where(inside, betainc(where(inside, many - k, 1.0), k + 1, 1 - part), 1.0)
+
+        def chance(k: Any) -> Any:
+            inside = k <= many
+            k = where(inside, k, 0.0)
+            ways = -betaln(k + 1, many - k + 1) - log(many + 1)
+            found = exp(ways + k * log(part) + (many - k) * log1p(-part))
+            return where(inside, found, 0.0)
+
+        return _by_searching(u, many * part + spread * w, below, chance)
+
+    return _chosen(small, mean, near, far)
+
+
+@with_synonyms
+def multinomial(
+    n: int, p: TensorLike, shape: Any = None, dtype: object = int64, key: Source = None
+) -> Tensor:
+    """How often each of the things along the last axis of ``p`` comes up in ``n`` draws with
+    probabilities ``p`` (which need not sum to 1). ``shape`` adds leading axes.
+
+    >>> multinomial(7, [0.0, 1.0]).tolist()
+    [0, 7]
+    """
+    if not isinstance(n, int) or n < 0:
+        raise OptionError(f"[multinomial] n={n!r} is no whole number from 0 on; give such an int")
+    chances = wrap(as_node(p, float64))
+    if not chances.ndim:
+        raise OptionError("[multinomial] p is one number; give one probability for each thing")
+    extra = () if shape is None else shape_of("multinomial", shape)
+    batch = chances.shape[:-1]
+    with no_grad():
+        ends = chances.cumsum(-1)
+        u = wrap(unit_node(key, (*extra, *batch, n, 1), float64))
+        below = (u * ends[..., None, -1:] < ends[..., None, :]).astype(int64).sum(-2)
+        inner = below[..., :-1]  # the last end is n, whatever rounding says
+        zero, full = below[..., :1] * 0, below[..., :1] * 0 + n
+        counts = concat([inner, full], axis=-1) - concat([zero, inner], axis=-1)
+        return counts.astype(as_dtype(dtype))
