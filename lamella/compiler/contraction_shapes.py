@@ -71,11 +71,12 @@ def thin(
     if not 0 < m <= ROWS_STREAM or n * k < LARGE or n < 2 * m:
         return None
     if order[0]:
-        columns = _even(n, min(512, STRIP // (m * dtype.itemsize)), 2 * lanes)
+        columns = _even(n, min(1024, STRIP // (m * dtype.itemsize)), 2 * lanes)
         return Thin("stream", columns, swapped=swapped)
     if order[1] and m <= ROWS_DOT:
-        group = max(1, min(8, SUMS // m))
-        return Thin("dot", 8 * group, group, _even(k, DEPTH, 2 * lanes), swapped)
+        group = 4 if m == 1 else max(1, min(8, SUMS // m))
+        depth = _even(k, 4 * DEPTH if m == 1 else DEPTH, 2 * lanes)
+        return Thin("dot", 8 * group, group, depth, swapped)
     return None
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from lamella.compiler.assemble import Assembler
 from lamella.compiler.blueprint import Blueprint
 from lamella.compiler.canonicalise import canonicalise, split_reductions
+from lamella.compiler.contraction_split import split_contractions
 from lamella.compiler.fusion import fuse
 from lamella.compiler.layout import layouts
 from lamella.compiler.partition import materialised
@@ -36,6 +37,11 @@ GRAPH_PASSES: tuple[tuple[str, GraphPass, str], ...] = (
         "layouts",
         layouts,
         "orders of axes decide what is stored; the graph still says what is padded and pooled",
+    ),
+    (
+        "split_contractions",
+        lambda nodes, _: split_contractions(nodes),
+        "before fusion, which asks how the work is shared",
     ),
     (
         "split_reductions",

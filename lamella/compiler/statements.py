@@ -232,13 +232,14 @@ def _is_small(what: Contraction) -> bool:
 
 
 def _streams(tiles: Tiles) -> bool:
-    """Whether a vector meets a large matrix whose rows, not columns, are contiguous in k."""
+    """Whether a vector meets a large matrix: all of memory's speed is wanted."""
     m, n, k = (product(tuple(v.size for v in axes)) for axes in (tiles.m, tiles.n, tiles.k))
     matrix, axes, size = (tiles.right, tiles.n, n) if m == 1 else (tiles.left, tiles.m, m)
     if not isinstance(size, int) or not isinstance(k, int) or size * k < LARGE or not axes:
         return False
     loads = [e.index for e in expressions([matrix]) if isinstance(e, Load)]
-    return 1 in (m, n) and k > 1 and all(coefficient(e, axes[-1]) == 1 for e in loads)
+    lines = [v for v in (axes[-1], *tiles.k[-1:]) if all(coefficient(e, v) == 1 for e in loads)]
+    return 1 in (m, n) and k > 1 and bool(lines)
 
 
 def _as_fold(statement: Statement, tiles: Tiles) -> None:

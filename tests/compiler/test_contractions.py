@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from lamella import ops
 from lamella.compiler.contraction_plan import forced, writer
 from lamella.compiler.contraction_shapes import Shape, Thin, choose
+from lamella.compiler.contraction_split import split_contractions
 from lamella.compiler.emit.target import Target
 from lamella.compiler.fusion import fuse
 from lamella.compiler.partition import materialised
@@ -166,9 +167,9 @@ def kind(m: int, n: int, k: int, order: str, out: str = "mn") -> object:
 
 
 def test_what_is_chosen() -> None:
-    assert kind(8, 4096, 4096, "nn") == Thin("stream", 512)
+    assert kind(8, 4096, 4096, "nn") == Thin("stream", 1024)
     assert isinstance(kind(8, 4096, 4096, "nt"), Thin)
-    assert kind(4096, 8, 4096, "tn") == Thin("stream", 512, swapped=True)
+    assert kind(4096, 8, 4096, "tn") == Thin("stream", 1024, swapped=True)
     large, turned = kind(1024, 1024, 1024, "nn"), kind(1024, 1024, 1024, "nn", "nm")
     assert isinstance(large, Shape) and large.shared and not large.swapped
     assert isinstance(turned, Shape) and turned.swapped
@@ -191,3 +192,39 @@ def test_a_tile_kernel_wants_a_contraction() -> None:
     (group,) = fuse(build(order, [out], materialised(order, [out])).statements)
     with pytest.raises(ValueError, match="contraction"):
         TileKernel(group, {out}, 64, Shape(2, 4, 1, 1, 4))
+
+
+# -- few results, many terms -----------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("m", "n", "k", "order"),
+    [
+        (16, 16, 16384, "nn"), (1, 1, 700_001, "nt"), (3, 40, 8209, "tn"), (5, 1, 131_072, "nn"),
+        (12, 64, 4999, "nt"), (1, 200, 65537, "nn"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("dtype", [float32, bfloat16, int8])
+def test_split_sums(m: int, n: int, k: int, order: str, dtype: DType) -> None:
+    check(m, n, k, order, dtype, target_named("host"))
+
+
+def test_what_is_split() -> None:
+    def parts(m: int, n: int, k: int) -> int:
+        (out,) = split_contractions(placeholders(m, n, k, "nn", float32)[:1])
+        while out.op.name in ("cast", "add"):
+            out = out.inputs[0]
+        return out.inputs[0].shape[0] if out.op.name == "reduce_sum" else 1
+
+    assert parts(16, 16, 65536) == 8
+    assert parts(1, 1, 1 << 20) == 16
+    assert parts(12, 64, 4999) == 9  # nine and a half pieces
+    assert parts(16, 16, 4095) == parts(256, 256, 8192) == parts(64, 0, 8192) == 1
+
+
+def test_several_batches_and_summed_axes_are_split_along_the_longest() -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 3, 4, 9001)), rng.normal(size=(3, 9001, 2, 5))
+    nodes = [ops.placeholder(x.shape, float32) for x in (a, b)]
+    out = ops.contract(*nodes, (0, 1, 2, 3), (1, 3, 0, 4), (4, 0, 2))
+    assert split_contractions([out])[0] is not out
+    found = run([out, *nodes], [x.astype(np.float32) for x in (a, b)], target_named("host"))
+    np.testing.assert_allclose(found, np.einsum("xyzk,ykxn->nxz", a, b), rtol=1e-4, atol=2e-3)
