@@ -113,6 +113,20 @@ add(
     ),
     draw(2, 5, 8), CAUSAL, np.array([[0, 0, 0, 0, 1], [0, 0, 0, 1, 1]], bool),
 )  # fmt: skip
+HEADS = {"embed_dim": 8, "num_heads": 2}
+for options in (
+    {}, {"batch_first": True, "bias": False}, {"add_bias_kv": True, "add_zero_attn": True},
+    {"kdim": 5, "vdim": 3},
+):  # fmt: skip
+    sizes = (8, options.get("kdim", 8), options.get("vdim", 8))
+    lengths = (3, 3, 3) if "batch_first" in options else (4, 5, 5)
+    inputs = [draw(n, 3, size) for n, size in zip(lengths, sizes, strict=True)]
+    plain("MultiheadAttention", *inputs, **HEADS, **options)
+    add(f"attention with masks {options}",
+        lambda n, o=options: n.MultiheadAttention(**HEADS, **o), *inputs,
+        np.arange(3 * lengths[1]).reshape(3, -1) % 5 == 4, True,
+        np.triu(np.ones((lengths[0], lengths[1]), bool), 2), False)  # fmt: skip
+add("attention to itself", lambda n: n.MultiheadAttention(**HEADS), *[draw(4, 8)] * 3, None, False)
 LOSSES = """
     MSELoss L1Loss SmoothL1Loss HuberLoss KLDivLoss BCEWithLogitsLoss PoissonNLLLoss
     MultiLabelSoftMarginLoss
@@ -149,6 +163,10 @@ def leaves(value: Any) -> list[Any]:
     return [value]
 
 
+def converted(convert: Callable[[np.ndarray], Any], value: Any) -> Any:
+    return convert(value.copy()) if isinstance(value, np.ndarray) else value
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("name", CASES)
 def test_state_results_and_gradients(name: str) -> None:
@@ -159,8 +177,8 @@ def test_state_results_and_gradients(name: str) -> None:
         k: v.shape for k, v in state.items()
     }
     ours.load_state_dict(state)
-    their_inputs = [torch.from_numpy(np.array(each)) for each in inputs]
-    our_inputs = [lm.asarray(np.array(each)) for each in inputs]
+    their_inputs = [converted(torch.from_numpy, each) for each in inputs]
+    our_inputs = [converted(lm.asarray, each) for each in inputs]
     if inputs[0].dtype.kind == "f":
         their_inputs[0].requires_grad_()
         our_inputs[0].requires_grad_()
