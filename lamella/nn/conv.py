@@ -94,20 +94,43 @@ class _Conv(_Convolution):
     function: ClassVar[Callable[..., Tensor]]
 
     def __init__(
-        self, in_channels: int, out_channels: int, kernel_size: Sizes, stride: Sizes = 1, padding:
-        str | Sizes = 0,
-        dilation: Sizes = 1, groups: int = 1, bias: bool = True, dtype: Any = None,
+        self, in_channels: int, out_channels: int, kernel_size: Sizes, stride: Sizes = 1,
+        padding: str | Sizes = 0, dilation: Sizes = 1, groups: int = 1, bias: bool = True,
+        padding_mode: str = "zeros", dtype: Any = None,
     ) -> None:  # fmt: skip
         super().__init__()
+        self.padding_mode = choose(
+            type(self).__name__, "padding_mode", padding_mode,
+            ("zeros", "reflect", "replicate", "circular"),
+        )  # fmt: skip
         self._build(
             in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, dtype
         )
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The convolution of ``x``."""
+    def forward(self, input: Tensor) -> Tensor:
+        """The convolution of ``input``."""
+        padding = self.padding
+        if self.padding_mode != "zeros":
+            input, padding = F.pad(input, self._ends(), self.padding_mode), 0
         return type(self).function(
-            x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups
+            input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups
         )
+
+    def _ends(self) -> list[int]:
+        """What is padded at the ends of each axis, the last axis first."""
+        if self.padding == "same":
+            reach = [d * (k - 1) for d, k in zip(self.dilation, self.kernel_size, strict=True)]
+            pairs = [(total // 2, total - total // 2) for total in reach]
+        elif isinstance(self.padding, str):
+            pairs = [(0, 0)] * self.rank
+        else:
+            pairs = [(size, size) for size in self.padding]
+        return [size for pair in reversed(pairs) for size in pair]
+
+    def extra_repr(self) -> str:
+        """The options that differ from the defaults, as PyTorch shows them."""
+        mode = "" if self.padding_mode == "zeros" else f", padding_mode={self.padding_mode}"
+        return super().extra_repr() + mode
 
 
 class Conv1d(_Conv):
@@ -148,12 +171,12 @@ class _ConvTranspose(_Convolution):
     function: ClassVar[Callable[..., Tensor]]
 
     def __init__(
-        self, in_channels: int, out_channels: int, kernel_size: Sizes, stride: Sizes = 1, padding:
-        Sizes = 0,
-        output_padding: Sizes = 0, groups: int = 1, bias: bool = True, dilation: Sizes = 1, dtype:
-        Any = None,
+        self, in_channels: int, out_channels: int, kernel_size: Sizes, stride: Sizes = 1,
+        padding: Sizes = 0, output_padding: Sizes = 0, groups: int = 1, bias: bool = True,
+        dilation: Sizes = 1, padding_mode: str = "zeros", dtype: Any = None,
     ) -> None:  # fmt: skip
         super().__init__()
+        choose(type(self).__name__, "padding_mode", padding_mode, ("zeros",))
         self.output_padding = per_axis(
             type(self).__name__, "output_padding", output_padding, self.rank, 0
         )
@@ -161,18 +184,36 @@ class _ConvTranspose(_Convolution):
             in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, dtype
         )
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The transposed convolution of ``x``."""
+    def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
+        """The transposed convolution of ``input``; ``output_size`` chooses among the sizes that the
+        stride makes possible.
+        """
+        extra = self.output_padding if output_size is None else self._extra(input, output_size)
         return type(self).function(
-            x,
-            self.weight,
-            self.bias,
-            self.stride,
-            self.padding,
-            self.output_padding,
-            self.groups,
+            input, self.weight, self.bias, self.stride, self.padding, extra, self.groups,
             self.dilation,
-        )
+        )  # fmt: skip
+
+    def _extra(self, input: Tensor, output_size: Sequence[int]) -> list[int]:
+        """The output padding that gives ``output_size``."""
+        wanted = tuple(output_size)[-self.rank :]
+        least = [
+            (size - 1) * step - 2 * end + dilation * (k - 1) + 1
+            for size, step, end, dilation, k in zip(
+                input.shape[-self.rank :], self.stride, self.padding, self.dilation,
+                self.kernel_size, strict=True,
+            )
+        ]  # fmt: skip
+        if len(output_size) not in (self.rank, self.rank + 2) or not all(
+            low <= size < low + step
+            for low, size, step in zip(least, wanted, self.stride, strict=True)
+        ):
+            raise OptionError(
+                f"[{type(self).__name__}] output_size={tuple(output_size)} for an input of shape "
+                f"{tuple(input.shape)}: it is at least {tuple(least)} and less than the stride "
+                f"{self.stride} more"
+            )
+        return [size - low for size, low in zip(wanted, least, strict=True)]
 
 
 class ConvTranspose1d(_ConvTranspose):

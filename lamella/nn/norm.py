@@ -38,7 +38,7 @@ class _BatchNorm(Module):
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool =
         True,
-        track_running_stats: bool = True, dtype: Any = None,
+        track_running_stats: bool = True, dtype: Any = None, *, bias: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()
         self.num_features = num_features
@@ -51,7 +51,7 @@ class _BatchNorm(Module):
             "weight", Parameter(lm.ones(num_features, dtype=dtype)) if affine else None
         )
         self.register_parameter(
-            "bias", Parameter(lm.zeros(num_features, dtype=dtype)) if affine else None
+            "bias", Parameter(lm.zeros(num_features, dtype=dtype)) if affine and bias else None
         )
         kept = track_running_stats
         self.register_buffer("running_mean", lm.zeros(num_features, dtype=dtype) if kept else None)
@@ -92,9 +92,10 @@ class _InstanceNorm(_BatchNorm):
 
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1,
-        affine: bool = False, track_running_stats: bool = False, dtype: Any = None,
+        affine: bool = False, track_running_stats: bool = False, dtype: Any = None, *,
+        bias: bool = True,
     ) -> None:  # fmt: skip
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, dtype)
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, dtype, bias=bias)
 
     def forward(self, input: Tensor) -> Tensor:
         """``input`` normalised."""
@@ -298,6 +299,8 @@ class GroupNorm(Module):
         eps: float = 1e-5,
         affine: bool = True,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         if num_groups < 1 or num_channels % num_groups:
@@ -314,7 +317,7 @@ class GroupNorm(Module):
             "weight", Parameter(lm.ones(num_channels, dtype=dtype)) if affine else None
         )
         self.register_parameter(
-            "bias", Parameter(lm.zeros(num_channels, dtype=dtype)) if affine else None
+            "bias", Parameter(lm.zeros(num_channels, dtype=dtype)) if affine and bias else None
         )
 
     def forward(self, input: Tensor) -> Tensor:

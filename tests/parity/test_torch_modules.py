@@ -84,6 +84,15 @@ for rank, shape in IMAGES.items():
     plain(f"InstanceNorm{rank}d", draw(*shape[1:]), num_features=4)
     plain(f"InstanceNorm{rank}d", draw(*shape), num_features=4, affine=True,
           track_running_stats=True)  # fmt: skip
+for mode in ("zeros", "reflect", "replicate", "circular"):
+    plain("Conv2d", draw(2, 3, 6, 5), in_channels=3, out_channels=4, kernel_size=3, padding=(2, 1),
+          stride=2, padding_mode=mode)  # fmt: skip
+    plain("Conv1d", draw(2, 3, 9), in_channels=3, out_channels=4, kernel_size=4, padding="same",
+          padding_mode=mode)  # fmt: skip
+add("ConvTranspose2d to a size", lambda n: n.ConvTranspose2d(3, 2, 3, stride=2, padding=1),
+    draw(2, 3, 4, 5), [8, 10])  # fmt: skip
+plain("BatchNorm2d", draw(4, 3, 5, 5), num_features=3, bias=False)
+plain("GroupNorm", draw(4, 6, 5), num_groups=2, num_channels=6, bias=False)
 plain("AvgPool2d", draw(1, 2, 4, 4), kernel_size=2, divisor_override=3)
 for options in (
     {}, {"num_layers": 2, "bidirectional": True}, {"bias": False, "batch_first": True},

@@ -100,7 +100,7 @@ def test_no_nan_where_the_value_of_two_is_finite(name: str) -> None:
 def test_derivatives_where_formulas_cancel() -> None:
     x = lm.tensor([1e-6, 0.0], dtype="float64")
     slope = lm.grad(lambda v: S.sinc(v).sum())(x).numpy()
-    np.testing.assert_allclose(slope, [-np.pi**2 / 3 * 1e-6, 0], rtol=1e-9)
+    np.testing.assert_allclose(slope, [-(np.pi**2) / 3 * 1e-6, 0], rtol=1e-9)
     slope = lm.grad(lambda v: S.exprel(v).sum())(x).numpy()
     np.testing.assert_allclose(slope, [0.5 + 1e-6 / 3, 0.5], rtol=1e-12)
     far = lm.tensor([1e5], dtype="float64")

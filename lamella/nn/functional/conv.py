@@ -91,13 +91,13 @@ def _conv(
 
 
 def conv1d(
-    x: Any, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: str | Sizes = 0,
-    dilation: Sizes = 1, groups: int = 1,
+    input: Any, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1,
+    padding: str | Sizes = 0, dilation: Sizes = 1, groups: int = 1,
 ) -> Tensor:  # fmt: skip
     """Convolve ``(N, C, L)`` with ``weight (O, C / groups, K)`` to ``(N, O, L')``.
 
     Args:
-        x: the input.
+        input: the images.
         weight: the filters.
         bias: ``(O,)``, added to each channel.
         stride: the step between windows.
@@ -112,12 +112,12 @@ def conv1d(
     >>> conv1d(lm.ones((1, 1, 4)), lm.ones((1, 1, 2))).tolist()
     [[[2.0, 2.0, 2.0]]]
     """
-    return _conv(1, x, weight, bias, stride, padding, dilation, groups)
+    return _conv(1, input, weight, bias, stride, padding, dilation, groups)
 
 
 def conv2d(
-    x: Any, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: str | Sizes = 0,
-    dilation: Sizes = 1, groups: int = 1,
+    input: Any, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1,
+    padding: str | Sizes = 0, dilation: Sizes = 1, groups: int = 1,
 ) -> Tensor:  # fmt: skip
     """Convolve ``(N, C, H, W)`` with ``weight (O, C / groups, KH, KW)``; arguments as in
     :func:`conv1d`.
@@ -125,12 +125,12 @@ def conv2d(
     >>> conv2d(lm.ones((1, 1, 3, 3)), lm.ones((1, 1, 2, 2))).shape
     (1, 1, 2, 2)
     """
-    return _conv(2, x, weight, bias, stride, padding, dilation, groups)
+    return _conv(2, input, weight, bias, stride, padding, dilation, groups)
 
 
 def conv3d(
-    x: Any, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: str | Sizes = 0,
-    dilation: Sizes = 1, groups: int = 1,
+    input: Any, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1,
+    padding: str | Sizes = 0, dilation: Sizes = 1, groups: int = 1,
 ) -> Tensor:  # fmt: skip
     """Convolve ``(N, C, D, H, W)`` with ``weight (O, C / groups, KD, KH, KW)``; arguments as in
     :func:`conv1d`.
@@ -138,7 +138,7 @@ def conv3d(
     >>> conv3d(lm.ones((1, 1, 3, 3, 3)), lm.ones((2, 1, 3, 3, 3))).shape
     (1, 2, 1, 1, 1)
     """
-    return _conv(3, x, weight, bias, stride, padding, dilation, groups)
+    return _conv(3, input, weight, bias, stride, padding, dilation, groups)
 
 
 def _conv_transpose(
@@ -171,7 +171,7 @@ def _conv_transpose(
 
 
 def conv_transpose1d(
-    x: Any, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes = 0,
+    input: Any, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes = 0,
     output_padding: Sizes = 0, groups: int = 1, dilation: Sizes = 1,
 ) -> Tensor:  # fmt: skip
     """The transpose of :func:`conv1d` as a linear map: ``(N, C, L)`` with ``weight (C, O / groups,
@@ -183,11 +183,13 @@ def conv_transpose1d(
     >>> conv_transpose1d(lm.ones((1, 1, 2)), lm.ones((1, 1, 2))).tolist()
     [[[1.0, 2.0, 1.0]]]
     """
-    return _conv_transpose(1, x, weight, bias, stride, padding, output_padding, groups, dilation)
+    return _conv_transpose(
+        1, input, weight, bias, stride, padding, output_padding, groups, dilation
+    )
 
 
 def conv_transpose2d(
-    x: Any, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes = 0,
+    input: Any, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes = 0,
     output_padding: Sizes = 0, groups: int = 1, dilation: Sizes = 1,
 ) -> Tensor:  # fmt: skip
     """The transpose of :func:`conv2d`; arguments as in :func:`conv_transpose1d`.
@@ -195,11 +197,13 @@ def conv_transpose2d(
     >>> conv_transpose2d(lm.ones((1, 1, 2, 2)), lm.ones((1, 3, 2, 2)), stride=2).shape
     (1, 3, 4, 4)
     """
-    return _conv_transpose(2, x, weight, bias, stride, padding, output_padding, groups, dilation)
+    return _conv_transpose(
+        2, input, weight, bias, stride, padding, output_padding, groups, dilation
+    )
 
 
 def conv_transpose3d(
-    x: Any, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes = 0,
+    input: Any, weight: Tensor, bias: Tensor | None = None, stride: Sizes = 1, padding: Sizes = 0,
     output_padding: Sizes = 0, groups: int = 1, dilation: Sizes = 1,
 ) -> Tensor:  # fmt: skip
     """The transpose of :func:`conv3d`; arguments as in :func:`conv_transpose1d`.
@@ -207,4 +211,6 @@ def conv_transpose3d(
     >>> conv_transpose3d(lm.ones((1, 1, 1, 1, 1)), lm.ones((1, 1, 2, 2, 2))).shape
     (1, 1, 2, 2, 2)
     """
-    return _conv_transpose(3, x, weight, bias, stride, padding, output_padding, groups, dilation)
+    return _conv_transpose(
+        3, input, weight, bias, stride, padding, output_padding, groups, dilation
+    )
