@@ -1,9 +1,9 @@
 """The last pass: groups become kernels with arguments, buffers get slots, temporaries share an
 arena.
 
-Input: groups in order. Output: the ``Blueprint``. Slots, in order: inputs, outputs, scalars, size
-symbols, temporaries, fault words. A result takes over the memory of an operand that dies with it
-where ``reuse.in_place`` shows it safe: of a temporary always, of an input if the caller offers it.
+Input: groups in order. Output: the ``Blueprint``, whose slots its class lists. A result takes over
+the memory of an operand that dies with it where ``reuse.in_place`` shows it safe: of a temporary
+always, of an input if the caller offers it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from lamella import ops
-from lamella.compiler.blueprint import Blueprint, Source, Step
+from lamella.compiler import control
+from lamella.compiler.blueprint import Blueprint, Control, Source, Step
+from lamella.compiler.control import Nested
 from lamella.compiler.emit.llvm import scratch_bytes
 from lamella.compiler.fusion import Group
 from lamella.compiler.kernels import Draft, draft
@@ -44,6 +46,7 @@ class Assembler:
         inputs: Sequence[Node],
         scalars: Sequence[Node],
         donated: Mapping[int, int],
+        nested: Nested,
     ) -> None:
         self.program = program
         self.groups = groups
@@ -57,6 +60,7 @@ class Assembler:
         self.node_of = {name: node for node, name in program.names.items()}
         self.last = self._last_uses()
         self.memory: dict[Node, Node] = {}  # a node -> the node whose memory it takes over
+        self.nested = nested
         self.offered = {outputs[o]: list(inputs)[i] for o, i in donated.items()}
 
     def _last_uses(self) -> dict[Node, int]:
@@ -152,7 +156,9 @@ class Assembler:
     # -- slots -------------------------------------------------------------------------------------
     def _assemble(self, drafts: Sequence[Draft], needed: set[Node]) -> Blueprint:
         kernels = [kernel for made in drafts for kernel in made.kernels]
-        names = sorted(self._symbols().union(*(kernel.sizes for kernel in kernels)))
+        calls = [made.call for made in drafts if made.call is not None]
+        inner = [control.symbols_of(call) for call in calls]
+        names = sorted(self._symbols().union(*(kernel.sizes for kernel in kernels), *inner))
         kinds = [(n.shape, n.dtype) for n in self.outputs]
         result = Blueprint([], [], len(self.inputs), kinds, len(self.scalars), names, [])
         slot = self._outer_slots(result)
@@ -165,18 +171,28 @@ class Assembler:
         sizes = {f"size {name}": base + i for i, name in enumerate(names)}
         self._temporaries(result, needed, slot, base + len(names))
         self._scratch(result, drafts, slot, base + len(names))
-        fault = base + len(names) + len(result.temporaries)
+        whole = len(result.temporaries)
+        writer = control.Writer(result, self.sources, self.kernel_of, sizes)
+        begins = []
         for group, made in zip(self.groups, drafts, strict=True):
-            first = len(result.steps)
+            begins.append(len(result.steps))
+            if made.call is not None and made.call.op.control:  # type: ignore[attr-defined]
+                given, results = self._call_slots(made.call, slot)
+                control.lower(writer, made.call, given, results, self.nested)
+                continue
             if made.call is not None:
                 self._opaque_step(result, made.call, slot, list(sizes.values()))
             for kernel in made.kernels:
-                self._step(result, made, kernel, slot | params | sizes, fault)
-            self._describe(result.steps[first:], group)
+                self._step(result, made, kernel, slot | params | sizes)
+            self._describe(result.steps[begins[-1] :], group)
+        begins.append(len(result.steps))
+        for i, t in enumerate(result.temporaries[:whole]):
+            result.temporaries[i] = replace(t, first=begins[t.first], last=begins[t.last + 1] - 1)
         result.sources = self.sources
+        writer.finish()
         return result
 
-    def _describe(self, steps: Sequence[Step], group: Group) -> None:
+    def _describe(self, steps: Sequence[Step | Control], group: Group) -> None:
         """What people are told of the steps of a group."""
         wanted = {n for s in group.members for n in (*s.sources, s.node) if n in self.program.names}
         nbytes: Size = 0
@@ -185,7 +201,8 @@ class Assembler:
         label = "+".join(s.node.op.name for s in group.members if s.kind != "part")
         lines = dict.fromkeys(s.node.site for s in group.members if s.node.site is not None)
         for step in steps:
-            step.label, step.nbytes, step.lines = label, nbytes, list(lines)
+            if isinstance(step, Step):
+                step.label, step.nbytes, step.lines = label, nbytes, list(lines)
 
     def _outer_slots(self, result: Blueprint) -> dict[str, int]:
         """Slots of inputs and outputs by name; outputs that need no work are noted."""
@@ -217,13 +234,17 @@ class Assembler:
                 slot[name] = first + len(result.temporaries)
                 result.temporaries.append(Temporary(nbytes, number, number))
 
+    def _call_slots(self, node: Node, slot: Mapping[str, int]) -> tuple[list[int], list[int]]:
+        """The slots of a call's inputs and of its results."""
+        names = self.program.names
+        given = [slot[names[source]] for source in node.inputs]
+        return given, [slot[names[part]] for part in self.parts[node]]
+
     def _opaque_step(
         self, result: Blueprint, node: Node, slot: Mapping[str, int], sizes: list[int]
     ) -> None:
         """A call that is computed in Python: its inputs, its results, then every size symbol."""
-        names = self.program.names
-        given = [slot[names[source]] for source in node.inputs]
-        made = [slot[names[part]] for part in self.parts[node]]
+        given, made = self._call_slots(node, slot)
         if isinstance(node.op, PairedCall):
             call = node.op.seen(node.inputs)
         else:
@@ -234,12 +255,12 @@ class Assembler:
         self.sources.append(Source(call.op.name, 0, call=call))
 
     def _step(
-        self, result: Blueprint, made: Draft, kernel: Kernel, slot: Mapping[str, int], fault: int
+        self, result: Blueprint, made: Draft, kernel: Kernel, slot: Mapping[str, int]
     ) -> None:
         arguments = [slot[b.name] for b in kernel.buffers if b.name != "fault"]
         if kernel.faults:
-            arguments.append(fault + len(result.faults))
-            result.faults.append((fault + len(result.faults), made.sites))
+            arguments.append(control.fault(len(result.faults)))
+            result.faults.append((0, made.sites))
         arguments += [slot[p.name] for p in kernel.params]
         arguments += [slot[f"size {name}"] for name in kernel.sizes]
         extent = kernel.body.var.extent
@@ -247,9 +268,9 @@ class Assembler:
             raise TypeError(f"the grid of {kernel.name} has the extent {extent}, which is no size")
         grain = max(1, TASK // max(typical(kernel.work), 1))
         text = kernel_text(kernel, normalise=True)
-        index = self.kernel_of.setdefault(text, len(self.sources))
+        name = "k" + hashlib.sha256(text.encode()).hexdigest()[:32]
+        index = self.kernel_of.setdefault(name, len(self.sources))
         if index == len(self.sources):
-            name = "k" + hashlib.sha256(text.encode()).hexdigest()[:32]
             named = replace(kernel, name=name)
             self.sources.append(Source(name, scratch_bytes(named), parsed=named))
         result.steps.append(Step(index, extent, tuple(arguments), grain))

@@ -17,7 +17,7 @@ from lamella.ir.graph_text import graph_text, parse_graph
 from lamella.ir.loops import Kernel
 from lamella.ir.node import Node
 
-__all__ = ["Blueprint", "Source", "Step", "from_json", "to_json"]
+__all__ = ["Blueprint", "Control", "Source", "Step", "from_json", "to_json"]
 
 
 @dataclass(slots=True)
@@ -35,6 +35,15 @@ class Step:
     nbytes: Size = 0  # of the arrays it reads and writes
     label: str = ""  # the operations it computes
     lines: list[str] = field(default_factory=list)  # that recorded them, where that was asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A step that changes slots or jumps to another step; see ``lamella.compiler.control``."""
+
+    op: str
+    slots: tuple[int, ...]
+    target: int = 0
 
 
 @dataclass(slots=True)
@@ -63,11 +72,12 @@ class Source:
 class Blueprint:
     """A program as data.
 
-    Slots, in order: inputs, outputs, scalars, size symbols, temporaries, then the fault words.
+    Slots, in order: inputs, outputs, scalars, size symbols, temporaries, the fault words, registers
+    (that control steps set before anything reads them), numbers.
     """
 
     sources: list[Source]
-    steps: list[Step]
+    steps: list[Step | Control]
     inputs: int
     outputs: list[tuple[Shape, DType]]
     scalars: int
@@ -78,6 +88,19 @@ class Blueprint:
     """Outputs that are no work: an earlier output (its number) or an input (-1 - its number)."""
     donated: dict[int, int] = field(default_factory=dict)
     """Output -> input whose memory it may be given, if nothing else needs the input."""
+    registers: int = 0
+    numbers: list[Size] = field(default_factory=list)
+
+    @property
+    def first_fault(self) -> int:
+        """The slot of the first fault word."""
+        before = self.inputs + len(self.outputs) + self.scalars
+        return before + len(self.symbols) + len(self.temporaries)
+
+    @property
+    def slots(self) -> int:
+        """How many slots there are."""
+        return self.first_fault + len(self.faults) + self.registers + len(self.numbers)
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -116,14 +139,25 @@ def _source(name: str, scratch: int, text: str, opaque: bool) -> Source:
     return Source(name, scratch, call=call)
 
 
+def _step_json(step: Step | Control) -> list[object]:
+    if isinstance(step, Control):
+        return [step.op, step.slots, step.target]
+    sizes = _size(step.extent), _size(step.nbytes)
+    return [step.kernel, sizes[0], step.slots, step.grain, sizes[1], step.label, step.lines]
+
+
+def _step(what: int | str, second: Any, third: Any, *rest: Any) -> Step | Control:
+    if isinstance(what, str):
+        return Control(what, tuple(second), third)
+    grain, nbytes, label, lines = rest
+    return Step(what, _parsed(second), tuple(third), grain, _parsed(nbytes), label, lines)
+
+
 def to_json(program: Blueprint) -> bytes:
     """The program as JSON text; kernels as their text."""
     value = {
         "sources": [[s.name, s.scratch, _text(s), s.call is not None] for s in program.sources],
-        "steps": [
-            [s.kernel, _size(s.extent), s.slots, s.grain, _size(s.nbytes), s.label, s.lines]
-            for s in program.steps
-        ],
+        "steps": [_step_json(s) for s in program.steps],
         "inputs": program.inputs,
         "outputs": [[[_size(n) for n in shape], d.name] for shape, d in program.outputs],
         "scalars": program.scalars,
@@ -132,6 +166,8 @@ def to_json(program: Blueprint) -> bytes:
         "faults": program.faults,
         "same": list(program.same.items()),
         "donated": list(program.donated.items()),
+        "registers": program.registers,
+        "numbers": [_size(n) for n in program.numbers],
     }
     return json.dumps(value, separators=(",", ":")).encode()
 
@@ -145,10 +181,7 @@ def from_json(data: bytes) -> Blueprint:
     value: dict[str, Any] = json.loads(data)
     return Blueprint(
         [_source(*source) for source in value["sources"]],
-        [
-            Step(kernel, _parsed(extent), tuple(slots), grain, _parsed(nbytes), label, lines)
-            for kernel, extent, slots, grain, nbytes, label, lines in value["steps"]
-        ],
+        [_step(*step) for step in value["steps"]],
         value["inputs"],
         [(tuple(_parsed(n) for n in shape), as_dtype(d)) for shape, d in value["outputs"]],
         value["scalars"],
@@ -157,4 +190,6 @@ def from_json(data: bytes) -> Blueprint:
         [(slot, sites) for slot, sites in value["faults"]],
         dict(value["same"]),
         dict(value["donated"]),
+        value["registers"],
+        [_parsed(n) for n in value["numbers"]],
     )

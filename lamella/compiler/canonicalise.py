@@ -55,7 +55,7 @@ def canonicalise(outputs: Sequence[Node]) -> list[Node]:
             return node
         if node.op.name in ("mark", "stop_gradient"):
             return inputs[0]
-        if isinstance(node.op, Call) and node.op.opaque:
+        if isinstance(node.op, Call) and node.op.in_memory:
             inputs = tuple(map(_in_memory, inputs))
         kept = _times_one(node, inputs)
         if kept is not None:
@@ -70,7 +70,7 @@ def canonicalise(outputs: Sequence[Node]) -> list[Node]:
 
 
 def _in_memory(node: Node) -> Node:
-    """An input of an opaque call: what is no array anywhere is made one."""
+    """An input of a call without a kernel: what is no array anywhere is made one."""
     return barrier(node) if node.op.kind == "leaf" and node.op.name not in MEMORY else node
 
 

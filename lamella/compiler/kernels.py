@@ -48,10 +48,10 @@ class Draft:
     nothing else sees, in bytes.
     """
 
-    kernel: Kernel | None  # None for an opaque call
+    kernel: Kernel | None  # None for a call without one
     temporaries: set[Node]
     sites: list[str | None]  # of the operations that may report a fault
-    call: Node | None = None  # the opaque call
+    call: Node | None = None  # the call without a kernel
     before: list[Kernel] = field(default_factory=list)
     scratch: dict[str, Size] = field(default_factory=dict)
 
@@ -150,7 +150,7 @@ def draft(group: Group, program: Program, needed: set[Node], vector_bytes: int) 
     if group.kind in ("kernel", "call"):
         first = group.members[0]
         temporaries.update(first.parts)
-        if isinstance(first.node.op, Call) and first.node.op.opaque:
+        if isinstance(first.node.op, Call) and first.node.op.in_memory:
             return Draft(None, temporaries, [], first.node)
         body, work = _own_kernel(first, program)
     elif group.kind == "tiles" and fits(group.members[0].node):

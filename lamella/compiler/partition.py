@@ -99,8 +99,8 @@ def _by_demand(order: Sequence[Node], stored: set[Node], costs: dict[Node, int])
             if is_external(source) or source in stored or source.op.kind == "leaf":
                 continue
             limit = None
-            opaque = kind == "call" and node.op.opaque  # type: ignore[attr-defined]
-            if opaque or position in node.op.stored:
+            in_memory = kind == "call" and node.op.in_memory  # type: ignore[attr-defined]
+            if in_memory or position in node.op.stored:
                 stored.add(source)
             elif kind in ("contraction", "kernel", "call"):
                 limit = 1

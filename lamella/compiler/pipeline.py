@@ -16,6 +16,7 @@ from lamella.compiler.contraction_split import split_contractions
 from lamella.compiler.fusion import fuse
 from lamella.compiler.layout import layouts
 from lamella.compiler.partition import materialised
+from lamella.compiler.prune import prune
 from lamella.compiler.split_complex import split_complex
 from lamella.compiler.statements import build
 from lamella.ir.node import Node, topological
@@ -29,9 +30,14 @@ GraphPass = Callable[[Sequence[Node], int], list[Node]]  # outputs, bytes of a v
 # In order: name, pass, why it stands here.
 GRAPH_PASSES: tuple[tuple[str, GraphPass, str], ...] = (
     (
+        "prune",
+        lambda nodes, _: prune(nodes),
+        "first of all: what no result needs must cost nothing later",
+    ),
+    (
         "canonicalise",
         lambda nodes, _: canonicalise(nodes),
-        "first: later passes see each value once and no identities",
+        "early: later passes see each value once and no identities",
     ),
     (
         "layouts",
@@ -98,7 +104,13 @@ def compile_graph(
     program = build(order, nodes, stored)
     groups = fuse(program.statements, enabled="fuse" not in skip)
     offered = {} if "reuse" in skip else donated or {}
-    assembler = Assembler(program, groups, nodes, given, scalars, offered)
+
+    def nested(
+        outputs: Sequence[Node], inputs: Sequence[Node], donated: Mapping[int, int]
+    ) -> Blueprint:
+        return compile_graph(outputs, inputs, (), vector_bytes, skip, donated, verify)
+
+    assembler = Assembler(program, groups, nodes, given, scalars, offered, nested)
     blueprint = assembler.run(vector_bytes, reuse="reuse" not in skip)
     blueprint.outputs = [(node.shape, node.dtype) for node in outputs]
     if verify:

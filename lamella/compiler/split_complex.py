@@ -16,6 +16,7 @@ from lamella.compiler.partition import is_external
 from lamella.dtypes import DType
 from lamella.ir.dim import Shape
 from lamella.ir.node import Node, topological
+from lamella.ir.subgraph import Subgraph
 from lamella.ops.base import Parts
 from lamella.ops.calls import Call, PairedCall, Part
 from lamella.ops.families import to_shape
@@ -72,21 +73,29 @@ def _halves(pairs: Node, node: Node) -> Parts:
 
 
 def _call(node: Node, parts: dict[Node, Parts], given: dict[Node, Node]) -> Node:
-    """An opaque call reads and writes complex numbers where the pairs lie."""
+    """A call without a kernel reads and writes complex numbers where the pairs lie."""
     if not isinstance(node.op, Call):
         raise TypeError(f"{node.op.name} is no call")
     results = node.op.results(node.inputs)
     kinds = tuple(source.dtype for source in node.inputs)
     inputs = tuple(_stored(source, parts[source], given) for source in node.inputs)
+    if node.op.control:
+        return Node(node.op.over_graphs(_real), inputs, node.shape, node.dtype.part)
     if not any(dtype.kind == "c" for dtype in (*kinds, *(kind for _, kind in results))):
         return Node(node.op, inputs, node.shape, node.dtype)
     return Node(PairedCall(node.op, kinds), inputs, node.shape, node.dtype.part)
 
 
+def _real(graph: Subgraph) -> Subgraph:
+    """A loop's body, a branch: on pairs too."""
+    outputs, inputs = split_complex(graph.outputs, graph.inputs)
+    return Subgraph(inputs, outputs)
+
+
 def _parts(node: Node, parts: dict[Node, Parts], given: dict[Node, Node]) -> Parts:
     """The parts of a result; a node all of whose inputs stayed as they were is kept."""
     args = [parts[source] for source in node.inputs]
-    if isinstance(node.op, Call) and node.op.opaque:
+    if isinstance(node.op, Call) and node.op.in_memory:
         return (_call(node, parts, given),)
     if isinstance(node.op, Part):
         return _halves(Node(node.op, args[0], *_paired(node)), node)

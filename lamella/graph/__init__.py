@@ -1,1 +1,2 @@
-"""Transformations of graphs: from nodes to nodes, without tensors or values."""
+"""Functions from graph to graph over nodes, without tensors; primitives that hold graphs."""
+from lamella.graph import loops as loops

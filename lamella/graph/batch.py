@@ -11,6 +11,7 @@ from lamella.errors import ShapeError
 from lamella.graph.forward import between
 from lamella.ir.dim import Size
 from lamella.ir.node import Node
+from lamella.ops.calls import Call, Part
 
 __all__ = ["batch"]
 
@@ -47,9 +48,17 @@ def batch(
                 "move the batch axis to the front"
             )
     found: dict[Node, Node] = dict(inputs)
+    several: dict[Node, Sequence[Node]] = {}  # a call -> its batched results
     for node in between(outputs, set(inputs)):
-        if node not in found:
-            args = [found.get(source, source) for source in node.inputs]
-            batched = tuple(source in found for source in node.inputs)
+        if node in found:
+            continue
+        if isinstance(node.op, Part):
+            found[node] = several[node.inputs[0]][node.op.index]
+            continue
+        args = [found.get(source, source) for source in node.inputs]
+        batched = tuple(source in found for source in node.inputs)
+        if isinstance(node.op, Call):
+            several[node] = node.op.batch_all(node, args, batched, size)
+        else:
             found[node] = node.op.batch(node, args, batched, size)
     return [(found.get(node, node), node in found) for node in outputs]

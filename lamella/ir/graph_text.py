@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from lamella.dtypes import ALL, COMPLEX, DType
 from lamella.errors import CompilerError, FileFormatError, did_you_mean
-from lamella.ir.dim import Size
+from lamella.ir.dim import Dim, Size
 from lamella.ir.loop_parse import parse_size
 from lamella.ir.node import Node, topological
+from lamella.ir.subgraph import Subgraph
 
 if TYPE_CHECKING:
     from lamella.ops.base import Primitive
@@ -42,13 +43,17 @@ def _value_text(value: object, where: str, exact: bool = True) -> str:
     if isinstance(value, tuple):
         inner = ", ".join([_value_text(item, where, exact) for item in value])
         return f"({inner},)" if len(value) == 1 else f"({inner})"
+    if isinstance(value, Subgraph):
+        return repr(value.text())
     if value is None or isinstance(value, bool | int | float | str):
         return repr(value)
+    if isinstance(value, Dim):
+        return repr(str(value))
     if not exact:
         return f"<{value}>"
     raise CompilerError(
         f"[graph_text] {where} holds {value!r}, which has no text form; "
-        "static parameters are numbers, strings, dtypes and tuples of them"
+        "static parameters are numbers, strings, dtypes, subgraphs and tuples of them"
     )
 
 

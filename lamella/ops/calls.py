@@ -2,10 +2,11 @@
 
 Input: a primitive derived from :class:`Call` and its inputs. Output: one node a result. The call
 itself has no value; ``part(call, i)`` is result ``i``, and while that node lives there is only one.
-Rules of a call are given for all results at once (``vjp_all``, ``jvp_all``). An *opaque* call
-is computed by its ``reference``, in Python, in the thread that runs the program: factorisations by
-LAPACK, callbacks. Any other call gives ``grid`` and ``kernel`` as primitives of kind "kernel" do,
-and stores with ``out.part(i, index, value)``.
+Rules of a call are given for all results at once (``vjp_all``, ``jvp_all``, ``batch_all``). An
+*opaque* call is computed by its ``evaluate``, in Python, in the thread that runs the program:
+factorisations by LAPACK, callbacks. A *control* call becomes jumps between the launches of its
+subgraphs: loops, branches. Any other call gives ``grid`` and ``kernel`` as primitives of kind
+"kernel" do, and stores with ``out.part(i, index, value)``.
 
 Results of a call through which a derivative may pass are remembered with the call, so that a
 derivative which needs a result nobody else held does not compute the call again.
@@ -13,7 +14,7 @@ derivative which needs a result nobody else held does not compute the call again
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -24,6 +25,7 @@ from lamella.errors import CompilerError, MissingRuleError
 from lamella.ir.dim import Shape, Size
 from lamella.ir.loops import Expr
 from lamella.ir.node import Node, gradient_mode
+from lamella.ir.subgraph import Subgraph
 from lamella.ops.base import Array, Kind, Needs, Primitive, Sample
 from lamella.ops.families import Elementwise, check_fits, unary
 from lamella.ops.leaf import placeholder
@@ -43,6 +45,12 @@ class Call(Primitive):
     kind: ClassVar[Kind] = "call"
     opaque: ClassVar[bool] = False
     effect: ClassVar[bool] = False  # it must run exactly once, after those recorded before it
+    control: ClassVar[bool] = False  # lowered to jumps between launches: loops, branches
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether every input must lie in memory: no kernel of the call's own reads them."""
+        return self.opaque or self.control
 
     def results(self, inputs: Sequence[Node]) -> tuple[Result, ...]:
         """Shape and dtype of each result."""
@@ -65,6 +73,28 @@ class Call(Primitive):
     def jvp_all(self, node: Node, tangents: Sequence[Node | None]) -> Sequence[Node | None]:
         """The tangent of each result from those of the inputs; None is zero."""
         raise MissingRuleError(self.name, "forward-mode differentiation", "jvp_all")
+
+    def batch_all(
+        self, node: Node, args: Sequence[Node], batched: Needs, size: Size
+    ) -> Sequence[Node]:
+        """Every result with a new leading axis of ``size``; by default those of ``batch``."""
+        return parts(self.batch(node, args, batched, size))
+
+    def bound(self, sizes: Mapping[str, int]) -> Call:
+        """The same call with numbers for size symbols in its parameters."""
+        return self
+
+    def over_graphs(self, change: Callable[[Subgraph], Subgraph]) -> Call:
+        """The same call with each of its subgraphs changed."""
+        return self
+
+    def kept(
+        self, node: Node, used: Sequence[int]
+    ) -> tuple[Call, Sequence[Node], dict[int, int]] | None:
+        """The call without what only unused results need, its inputs, and the new numbers of its
+        results; None: it stays as it is.
+        """
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +141,6 @@ class Part(Primitive):
         if not isinstance(source.op, Call):
             raise CompilerError(f"[part] {source.op.name} is no call with several results")
         check_fits(node, *source.op.results(source.inputs)[self.index])
-
-    def batch(self, node: Node, args: Sequence[Node], batched: Needs, size: Size) -> Node:
-        """The same result of the batched call."""
-        return part(args[0], self.index)
 
 
 @dataclass(slots=True)

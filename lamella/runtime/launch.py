@@ -12,7 +12,7 @@ import ctypes
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -20,9 +20,9 @@ from lamella.dtypes import DType, float32
 from lamella.errors import CompilerError
 from lamella.runtime import os_host, threads
 from lamella.runtime.native import native
-from lamella.runtime.native_ir import PLAN_WORDS
+from lamella.runtime.native_program import CONTROLS, PLAN_WORDS
 
-__all__ = ["Launch", "Plan", "SlotValue", "pack_scalar", "pack_scalars", "run"]
+__all__ = ["Jump", "Launch", "Plan", "SlotValue", "pack_scalar", "pack_scalars", "run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,18 @@ class Launch:
     copies: int | SlotValue = 1
 
 
+@dataclass(frozen=True, slots=True)
+class Jump:
+    """A control row: what ``control`` does to the slots ``args``, and the launch it may jump to.
+
+    ``lamella.runtime.native_program`` says what each of its ``CONTROLS`` means.
+    """
+
+    control: str
+    args: tuple[int, ...]
+    target: int = 0
+
+
 _ALL: Final = 2**62
 
 
@@ -67,6 +79,7 @@ class Plan:
 
     __slots__ = (
         "_address",
+        "_changes",
         "_index",
         "_plan",
         "_run",
@@ -77,17 +90,22 @@ class Plan:
         "slots",
     )
 
-    def __init__(self, launches: Sequence[Launch], slots: int) -> None:
+    def __init__(self, launches: Sequence[Launch | Jump], slots: int) -> None:
         for launch in launches:
-            _check(launch, slots)
+            if isinstance(launch, Jump):
+                _check_jump(launch, slots, len(launches))
+            else:
+                _check(launch, slots)
         self.launches: Final = tuple(launches)
         self.slots: Final = slots
         self.pack: Final[Callable[..., bytes]] = struct.Struct(f"={slots}Q").pack
         index: list[int] = []
         rows: list[int] = []
         for launch in launches:
-            rows += _row(launch, len(index))
+            row = _jump_row if isinstance(launch, Jump) else _row
+            rows += row(launch, len(index))  # type: ignore[operator]
             index += launch.args
+        self._changes = any(isinstance(launch, Jump) for launch in launches)  # its slots
         self._index = (ctypes.c_int64 * max(len(index), 1))(*index)
         self._table = (ctypes.c_int64 * max(len(rows), 1))(*rows)
         self._times: ctypes.Array[ctypes.c_int64] | None = None
@@ -111,7 +129,9 @@ class Plan:
         """
         if not threads.pool.ready:
             threads.start_pool()
-        packed = self.pack(*words)
+        packed: Any = self.pack(*words)
+        if self._changes:
+            packed = ctypes.create_string_buffer(packed, len(packed))
         if begun is not None:
             begun[0] = True
         self._run(self._address, packed)
@@ -122,7 +142,8 @@ class Plan:
             threads.start_pool()
         if len(words) != 8 * self.slots:
             raise CompilerError(f"[plan] {len(words)} bytes of slots, not {8 * self.slots}")
-        self._run(self._address, words)
+        own: Any = ctypes.create_string_buffer(words, len(words)) if self._changes else words
+        self._run(self._address, own)
 
     def record_times(self, on: bool = True) -> None:
         """Start (or stop) adding up the time of each launch, from zero, while no run goes on."""
@@ -155,6 +176,18 @@ def _check(launch: Launch, slots: int) -> None:
         )
     if not launch.function:
         raise CompilerError(f"[plan] launch {launch.name!r} has no function")
+
+
+def _check_jump(jump: Jump, slots: int, launches: int) -> None:
+    outside = [n for n in jump.args if not 0 <= n < slots]
+    if jump.control not in CONTROLS or outside or not 0 <= jump.target <= launches:
+        raise CompilerError(
+            f"[plan] the control row {jump} does not fit {slots} slots and {launches} launches"
+        )
+
+
+def _jump_row(jump: Jump, first: int) -> tuple[int, ...]:
+    return 0, CONTROLS.index(jump.control), jump.target, len(jump.args), first, 0, 0, 0
 
 
 def _sizes(launch: Launch) -> tuple[int | SlotValue, int | SlotValue, int | SlotValue]:

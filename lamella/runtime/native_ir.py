@@ -23,9 +23,10 @@ import re
 from typing import Final
 
 from lamella.runtime import os_host
+from lamella.runtime.native_program import PROGRAM_IR
 
 __all__ = [
-    "LAUNCH_WORDS", "PLAN_WORDS", "POOL_ENV", "POOL_SPIN", "POOL_STOP", "POOL_WORDS",
+    "POOL_ENV", "POOL_SPIN", "POOL_STOP", "POOL_WORDS",
     "POOL_WORKERS", "runtime_ir",
 ]  # fmt: skip
 
@@ -42,9 +43,6 @@ _SLEEPERS: Final = 80
 _SIGNAL: Final = 96
 _WAITING: Final = 112
 POOL_WORDS: Final = 128
-
-PLAN_WORDS: Final = 6  # launches, their table, index table, times or null, pool, most arguments
-LAUNCH_WORDS: Final = 8  # function, extent, grain, arguments, first index, flags, scratch, copies
 
 _WORDS: Final = {
     "ticket": _TICKET, "done": _DONE, "fn": _JOB, "args": _JOB + 1, "extent": _JOB + 2,
@@ -290,148 +288,6 @@ out:
 """
 
 
-# @run_program: every launch of a plan, in order, alone or on the pool.
-_RUN: Final = """
-define void @run_program(ptr %plan, ptr %slots) {
-entry:
-  %launches = load i64, ptr %plan
-  %p_table = getelementptr i64, ptr %plan, i64 1
-  %table = load ptr, ptr %p_table
-  %p_index = getelementptr i64, ptr %plan, i64 2
-  %index = load ptr, ptr %p_index
-  %p_times = getelementptr i64, ptr %plan, i64 3
-  %times = load ptr, ptr %p_times
-  %p_pool = getelementptr i64, ptr %plan, i64 4
-  %s = load ptr, ptr %p_pool
-  %p_most = getelementptr i64, ptr %plan, i64 5
-  %most = load i64, ptr %p_most
-  %args = alloca i64, i64 %most, align 64
-  %timed = icmp ne ptr %times, null
-  POINTERS workers busy env
-  br label %next
-next:
-  %i = phi i64 [0, %entry], [%i1, %done], [%i1, %stamp]
-  %finished = icmp sge i64 %i, %launches
-  br i1 %finished, label %out, label %launch
-launch:
-  %i1 = add i64 %i, 1
-  %at = mul i64 %i, LAUNCH_WORDS
-  %row = getelementptr i64, ptr %table, i64 %at
-  %fn = load ptr, ptr %row
-  %p_extent = getelementptr i64, ptr %row, i64 1
-  %extent0 = load i64, ptr %p_extent
-  %p_grain = getelementptr i64, ptr %row, i64 2
-  %grain0 = load i64, ptr %p_grain
-  %p_count = getelementptr i64, ptr %row, i64 3
-  %count = load i64, ptr %p_count
-  %p_first = getelementptr i64, ptr %row, i64 4
-  %first = load i64, ptr %p_first
-  %p_flags = getelementptr i64, ptr %row, i64 5
-  %flags = load i64, ptr %p_flags
-  %p_scratch = getelementptr i64, ptr %row, i64 6
-  %scratch = load i64, ptr %p_scratch
-  %p_copies = getelementptr i64, ptr %row, i64 7
-  %copies0 = load i64, ptr %p_copies
-  %which = getelementptr i64, ptr %index, i64 %first
-  %bare = icmp eq i64 %count, 0
-  br i1 %bare, label %sizes, label %copy
-copy:
-  %j = phi i64 [0, %launch], [%j1, %copy]
-  %p_which = getelementptr i64, ptr %which, i64 %j
-  %slot = load i64, ptr %p_which
-  %p_value = getelementptr i64, ptr %slots, i64 %slot
-  %value = load i64, ptr %p_value
-  %p_arg = getelementptr i64, ptr %args, i64 %j
-  store i64 %value, ptr %p_arg
-  %j1 = add i64 %j, 1
-  %more = icmp slt i64 %j1, %count
-  br i1 %more, label %copy, label %sizes
-sizes:
-  %fixed = icmp eq i64 %flags, 0
-  br i1 %fixed, label %clock, label %variable
-variable:
-  %f1 = and i64 %flags, 1
-  %extent_in_slot = icmp ne i64 %f1, 0
-  %e_slot = select i1 %extent_in_slot, i64 %extent0, i64 0
-  %p_e = getelementptr i64, ptr %slots, i64 %e_slot
-  %e_value = load i64, ptr %p_e
-  %extent1 = select i1 %extent_in_slot, i64 %e_value, i64 %extent0
-  %f2 = and i64 %flags, 2
-  %grain_in_slot = icmp ne i64 %f2, 0
-  %g_slot = select i1 %grain_in_slot, i64 %grain0, i64 0
-  %p_g = getelementptr i64, ptr %slots, i64 %g_slot
-  %g_value = load i64, ptr %p_g
-  %grain1 = select i1 %grain_in_slot, i64 %g_value, i64 %grain0
-  %f4 = and i64 %flags, 4
-  %copies_in_slot = icmp ne i64 %f4, 0
-  %c_slot = select i1 %copies_in_slot, i64 %copies0, i64 0
-  %p_c = getelementptr i64, ptr %slots, i64 %c_slot
-  %c_value = load i64, ptr %p_c
-  %copies1 = select i1 %copies_in_slot, i64 %c_value, i64 %copies0
-  br label %clock
-clock:
-  %extent = phi i64 [%extent0, %sizes], [%extent1, %variable]
-  %grain = phi i64 [%grain0, %sizes], [%grain1, %variable]
-  %copies = phi i64 [%copies0, %sizes], [%copies1, %variable]
-  br i1 %timed, label %start, label %choose
-start:
-  %begun = call i64 @os_clock(ptr %p_env)
-  br label %choose
-choose:
-  %t0 = phi i64 [0, %clock], [%begun, %start]
-  %workers = load atomic i64, ptr %p_workers monotonic, align 8
-  %helped = icmp sgt i64 %workers, 0
-  %several = icmp sgt i64 %extent, %grain
-  %useful = icmp sgt i64 %grain, 0
-  %both = and i1 %helped, %several
-  %shared = and i1 %both, %useful
-  br i1 %shared, label %try, label %alone
-try:
-  %claim = cmpxchg ptr %p_busy, i64 0, i64 1 acquire monotonic, align 8
-  %mine = extractvalue { i64, i1 } %claim, 1
-  br i1 %mine, label %share, label %alone
-share:
-  %grains0 = sub i64 %extent, 1
-  %grains1 = sdiv i64 %grains0, %grain
-  %grains = add i64 %grains1, 1
-  %people = add i64 %workers, 1
-  %cap = shl i64 %people, 5
-  %over = icmp sgt i64 %grains, %cap
-  br i1 %over, label %coarser, label %split
-coarser:
-  %per0 = sub i64 %grains, 1
-  %per1 = sdiv i64 %per0, %cap
-  %per = add i64 %per1, 1
-  %wide = mul i64 %per, %grain
-  %tasks0 = sdiv i64 %grains0, %wide
-  %tasks1 = add i64 %tasks0, 1
-  br label %split
-split:
-  %chunk = phi i64 [%grain, %share], [%wide, %coarser]
-  %tasks = phi i64 [%grains, %share], [%tasks1, %coarser]
-  call void @parallel(ptr %s, ptr %fn, ptr %args, i64 %extent, i64 %chunk, i64 %tasks,
-                      i64 %count, i64 %scratch, i64 %copies)
-  store atomic i64 0, ptr %p_busy release, align 8
-  br label %done
-alone:
-  call void %fn(ptr %args, i64 0, i64 %extent)
-  br label %done
-done:
-  br i1 %timed, label %stamp, label %next
-stamp:
-  %t1 = call i64 @os_clock(ptr %p_env)
-  %spent = sub i64 %t1, %t0
-  %p_time = getelementptr i64, ptr %times, i64 %i
-  %sum0 = load i64, ptr %p_time
-  %sum = add i64 %sum0, %spent
-  store i64 %sum, ptr %p_time
-  br label %next
-out:
-  ret void
-}
-"""
-
-
 def _pointers(match: re.Match[str]) -> str:
     """Pointers ``%p_NAME`` to words of the pool ``%s``, for a line ``POINTERS name ...``."""
     names = _WORDS if match[1] == "ALL" else match[1].split()
@@ -446,6 +302,5 @@ def runtime_ir(machine: str) -> str:
     """
     declaration, pause = _PAUSES.get(machine, ("", 'call void asm sideeffect "", "~{memory}"()'))
     parts = (declaration, os_host.NATIVE_IR, _SPIN, _SCRATCH, _TASKS, _WORKER, _STOP, _PARALLEL)
-    text = "\n".join((*parts, _RUN)).replace("PAUSE", pause)
-    text = text.replace("LAUNCH_WORDS", str(LAUNCH_WORDS))
+    text = "\n".join((*parts, PROGRAM_IR)).replace("PAUSE", pause)
     return re.sub(r"^  POINTERS (.*)$", _pointers, text, flags=re.MULTILINE)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lamella.compiler.blueprint import Blueprint, Step
+from lamella.compiler.blueprint import Blueprint, Control, Step
 from lamella.ir.dim import Size, bind
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ class Record:
                 times = plan.times()
                 plan.record_times(False)
             for step, nanoseconds in zip(blueprint.steps, times, strict=True):
+                if isinstance(step, Control):
+                    continue
                 name = blueprint.sources[step.kernel].name
                 self.runs.append(Run(start, nanoseconds * 1e-9, step, name, sizes, blueprint))
                 start += nanoseconds * 1e-9

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Final
 
-from lamella.compiler.blueprint import Blueprint, Source
+from lamella.compiler.blueprint import Blueprint, Control, Source
 from lamella.compiler.emit.target import Target, host, named
 from lamella.compiler.memory import assign
 from lamella.config import config
@@ -26,7 +26,7 @@ from lamella.ir.dim import Dim, bind
 from lamella.runtime import buffer as memory
 from lamella.runtime import disk, profiling, threads
 from lamella.runtime.elf import load_elf
-from lamella.runtime.launch import Launch, Plan, SlotValue
+from lamella.runtime.launch import Jump, Launch, Plan, SlotValue
 from lamella.runtime.opaque import OpaqueCall, Watch
 from lamella.runtime.report import Progress, report
 
@@ -34,6 +34,7 @@ __all__ = ["Executable", "kernel_addresses", "target"]
 
 _addresses: Final[dict[tuple[str, str], int]] = {}
 _lock: Final = threading.RLock()
+_WORD: Final = 2**64 - 1
 
 
 @cache
@@ -106,6 +107,7 @@ class Binding:
 
     symbols: tuple[int, ...]
     extents: tuple[int, ...]  # values of the extra slots
+    registers: list[int]  # the words of registers and numbers
     shapes: tuple[tuple[int, ...], ...]
     nbytes: tuple[int, ...]
     offsets: tuple[int, ...]
@@ -129,19 +131,18 @@ class Executable:
             for i in range(len(blueprint.sources))
         ]
         self._extras: list[Dim] = []
-        first_fault = (
-            blueprint.inputs + len(blueprint.outputs) + blueprint.scalars
-            + len(blueprint.symbols) + len(blueprint.temporaries)
-        )  # fmt: skip
-        self._extra_slot = first_fault + len(blueprint.faults)
+        self._extra_slot = blueprint.slots
         scratch = [source.scratch for source in blueprint.sources]
         copies = threads.num_threads()
         # launches follow one another, so they share it
         self._scratch = copies * max(scratch, default=0)
         if self._scratch:
             self._extra_slot += 1
-        launches = []
+        launches: list[Launch | Jump] = []
         for step in blueprint.steps:
+            if isinstance(step, Control):
+                launches.append(Jump(step.op, step.slots, step.target))
+                continue
             extent = step.extent if isinstance(step.extent, int) else self._extra(step.extent)
             name = blueprint.sources[step.kernel].name
             own = scratch[step.kernel]
@@ -180,7 +181,8 @@ class Executable:
         sizes = [bind(t.nbytes, known) for t in b.temporaries]
         offsets, arena = assign(b.temporaries, sizes)
         extents = tuple(bind(extent, known) for extent in self._extras)
-        return Binding(values, extents, shapes, tuple(nbytes), tuple(offsets), arena)
+        registers = [0] * b.registers + [bind(n, known) & _WORD for n in b.numbers]
+        return Binding(values, extents, registers, shapes, tuple(nbytes), tuple(offsets), arena)
 
     def run(
         self, inputs: list[int], scalars: list[int], outputs: list[int], at: Binding,
@@ -206,6 +208,7 @@ class Executable:
         if faults:
             first = ctypes.addressof(faults)
             words += [first + 8 * i for i in range(len(faults))]
+        words += at.registers
         scratch = memory.empty(self._scratch) if self._scratch else None
         if scratch is not None:
             words.append(scratch.ptr)

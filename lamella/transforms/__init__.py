@@ -7,6 +7,7 @@ from lamella.transforms.callback import (
     io_callback,
     pure_callback,
 )  # fmt: skip
+from lamella.transforms.control import fori_loop, map, scan, while_loop
 from lamella.transforms.derivatives import (
     grad,
     hessian,
@@ -19,6 +20,7 @@ from lamella.transforms.derivatives import (
 from lamella.transforms.jit import jit
 
 __all__ = [
-    "ShapeDtypeStruct", "check", "debug_print", "grad", "hessian", "io_callback", "jacfwd",
-    "jacrev", "jit", "jvp", "pure_callback", "value_and_grad", "vjp", "vmap",
+    "ShapeDtypeStruct", "check", "debug_print", "fori_loop", "grad", "hessian", "io_callback",
+    "jacfwd", "jacrev", "jit", "jvp", "map", "pure_callback", "scan", "value_and_grad", "vjp",
+    "vmap", "while_loop",
 ]  # fmt: skip

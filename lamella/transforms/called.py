@@ -13,30 +13,12 @@ from typing import ClassVar
 
 from lamella import ops
 from lamella.graph import batch, forward, reverse
-from lamella.ir.dim import Dim, Size, bind
-from lamella.ir.node import Node, gradient_mode, make, topological
+from lamella.graph.replay import Recording, replay
+from lamella.ir.dim import Size
+from lamella.ir.node import Node
 from lamella.ops.base import Kind, Needs, Primitive
 
-__all__ = ["Called", "Graph", "replay"]
-
-
-def replay(
-    outputs: Sequence[Node], inputs: Sequence[Node], given: Sequence[Node], sizes: dict[str, int]
-) -> list[Node]:
-    """``outputs`` with ``given`` in place of ``inputs``, and numbers for size symbols."""
-    new: dict[Node, Node] = dict(zip(inputs, given, strict=True))
-    for node in topological(outputs, stop=inputs):
-        if node in new:
-            continue
-        if not node.inputs and node.value is not None:
-            new[node] = node
-            continue
-        shape = tuple(bind(size, sizes) if isinstance(size, Dim) else size for size in node.shape)
-        copy = make(node.op, tuple(new[source] for source in node.inputs), shape, node.dtype)
-        copy.tracked = copy.tracked and node.tracked
-        copy.site = node.site
-        new[node] = copy
-    return [new[node] for node in outputs]
+__all__ = ["Called", "Graph"]
 
 
 @dataclass(slots=True, eq=False)
@@ -60,7 +42,7 @@ class Graph:
         """Cotangents of the inputs, from ``seed(output, -1)``."""
         if needs not in self._pulls:
             wanted = [node for node, need in zip(self.inputs, needs, strict=True) if need]
-            with _Recording():
+            with Recording():
                 found = reverse.vjp([self.output], [self.seed(self.output, -1)], wanted)
             place = iter(found)
             self._pulls[needs] = [next(place) if need else None for need in needs]
@@ -73,21 +55,10 @@ class Graph:
                 self.seed(node, i) if move else None
                 for i, (node, move) in enumerate(zip(self.inputs, moves, strict=True))
             ]
-            with _Recording():
+            with Recording():
                 (found,) = forward.jvp([self.output], self.inputs, tangents)
             self._pushes[moves] = found
         return self._pushes[moves]
-
-
-class _Recording:
-    """Gradient mode on: what is made once must serve those who differentiate it again."""
-
-    def __enter__(self) -> None:
-        self._before = gradient_mode.enabled
-        gradient_mode.enabled = True
-
-    def __exit__(self, *exc: object) -> None:
-        gradient_mode.enabled = self._before
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,7 +76,8 @@ class Called(Primitive):
         parts = graph.pull(needs)
         inputs = (*graph.inputs, graph.seed(graph.output, -1))
         found = [part for part in parts if part is not None]
-        given = iter(replay(found, inputs, (*node.inputs, cotangent), self.sizes))
+        known = dict(zip(inputs, (*node.inputs, cotangent), strict=True))
+        given = iter(replay(found, known, self.sizes))
         return [None if part is None else next(given) for part in parts]
 
     def jvp(self, node: Node, tangents: Sequence[Node | None]) -> Node | None:
@@ -118,7 +90,7 @@ class Called(Primitive):
                   if tangents[i] is not None]  # fmt: skip
         inputs = (*graph.inputs, *(seed for seed, _ in moving))
         given = (*node.inputs, *(tangent for _, tangent in moving if tangent is not None))
-        return replay([found], inputs, given, self.sizes)[0]
+        return replay([found], dict(zip(inputs, given, strict=True)), self.sizes)[0]
 
     def batch(self, node: Node, args: Sequence[Node], batched: Needs, size: Size) -> Node:
         """The graph for many examples."""
@@ -132,6 +104,8 @@ class Called(Primitive):
                 many[one] = arg
             given.append(one)
         graph = self.graph
-        output = replay([graph.output], graph.inputs, given, self.sizes)
+        output = replay(
+            [graph.output], dict(zip(graph.inputs, given, strict=True)), self.sizes
+        )
         ((found, _),) = batch.batch(output, many, size)
         return found

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lamella import dtypes
 from lamella.config import config
 from lamella.errors import CompilerError
-from lamella.runtime.launch import Launch, Plan, SlotValue, pack_scalar, run
+from lamella.runtime.launch import Jump, Launch, Plan, SlotValue, pack_scalar, run
 from tests.runtime.kernels import kernels
 
 
@@ -163,3 +163,38 @@ def test_scalars_of_other_kinds() -> None:
     assert pack_scalar(True, dtypes.bfloat16) == 0x3F80
     assert pack_scalar(-1e300, dtypes.float32) == 0xFF800000
     assert ml_dtypes.bfloat16(1).tobytes() == b"\x80\x3f"
+
+
+def test_control_rows() -> None:
+    """Each means what ``native_program`` says: here a loop that sums, copies and clears."""
+    memory = np.arange(300, dtype=np.uint8)
+    target, numbers = np.full(300, 7, np.uint8), np.array([5, 0], np.int64)
+    base = numbers.ctypes.data
+    slots = [0, 1, 0, 0, base, base + 8, memory.ctypes.data, target.ctypes.data, 131, 3, 0]
+    zero, one, k, total, count, result, source, sink, size, scale, spare = range(len(slots))
+    rows = [
+        Jump("move", (k, zero, total, zero)),
+        Jump("load", (spare, count)),
+        Jump("less", (k, spare), target=5),  # 2: while k < 5
+        Jump("add", (k, one, total, k)),
+        Jump("jump", (), target=2),
+        Jump("scale", (total, total, scale)),
+        Jump("store", (result, total)),
+        Jump("copy", (sink, source, size)),
+        Jump("copy", (sink, sink, size)),
+        Jump("zero", (sink, scale)),
+    ]
+    plan = Plan(rows, len(slots))
+    for _ in range(2):
+        numbers[1] = 0
+        plan.run(slots)
+        assert numbers[1] == 15 * 4
+    plan.run_packed(plan.pack(*slots))
+    wanted = np.concatenate([np.zeros(3), memory[3:131], np.full(169, 7)])
+    assert np.array_equal(target, wanted)
+
+
+@pytest.mark.parametrize("row", [Jump("leap", ()), Jump("add", (0, 9)), Jump("jump", (), 3)])
+def test_control_rows_are_checked(row: Jump) -> None:
+    with pytest.raises(CompilerError, match="control row"):
+        Plan([row], 2)

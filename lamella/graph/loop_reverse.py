@@ -1,0 +1,212 @@
+"""Reverse mode through loops: the cotangents run through the steps in the opposite order.
+
+Input: a loop node and cotangents of its results. Output: cotangents of its inputs, the results of
+another loop. Its body is the derivative of the body: it carries the cotangents of the carries and
+the sums of those of the constants, and reads what the forward loop has stacked: slices, rows, and
+the values that are dearer to compute again than to keep.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lamella import ops
+from lamella.errors import LamellaError, OptionError
+from lamella.graph.cut import forward_nodes, read_by
+from lamella.graph.replay import Recording, replay, twins
+from lamella.graph.reverse import vjp
+from lamella.ir.node import Node
+from lamella.ir.subgraph import Subgraph
+from lamella.ops.base import Needs
+from lamella.ops.calls import call, part
+
+if TYPE_CHECKING:
+    from lamella.graph.loops import Loop
+
+__all__ = ["pull", "stacked", "with_residuals"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The derivative of a body, for cotangents of some results by some inputs.
+
+    ``carries``: the numbers of the carries that have cotangents; ``constants``, ``slices``: those
+    of the inputs that get one; ``reads``: the forward nodes to be given; ``body``: inputs
+    (forward constants, cotangents and sums, cotangents of rows, forward slices) to outputs.
+    """
+
+    carries: tuple[int, ...]
+    constants: tuple[int, ...]
+    slices: tuple[int, ...]
+    rows: tuple[int, ...]
+    fixed: tuple[int, ...]  # forward constants that are read, by number
+    reads: tuple[Node, ...]  # forward nodes that are read a slice at a time
+    body: Subgraph
+
+
+def _float(node: Node) -> bool:
+    return node.dtype.kind in "fc"
+
+
+class Derivation:
+    """Works out a :class:`Plan`."""
+
+    def __init__(self, op: Loop, carries: Sequence[int], rows: Sequence[int], needs: Needs) -> None:
+        self.op = op
+        body, first = op.body, op.constants
+        last = first + op.carries
+        self.constants = body.inputs[:first]
+        self.carries = body.inputs[first:last]
+        self.slices = body.inputs[last:]
+        self.rows = tuple(rows)
+        self.needs = needs
+        self.active = set(carries)
+        self.seeds = dict(enumerate(twins(body.outputs)))
+
+    def _needed(self) -> list[Node]:
+        fixed = [n for n, need in zip(self.constants, self.needs, strict=False) if need]
+        slices = self.needs[len(self.constants) + len(self.carries) :]
+        return [*fixed, *(n for n, need in zip(self.slices, slices, strict=True) if need)]
+
+    def _cotangents(self) -> dict[Node, Node]:
+        """Cotangents of the body's inputs; finds which carries have any."""
+        wanted = [n for n in (*self._needed(), *self.carries) if _float(n)]
+        while True:
+            outs = [*sorted(self.active), *(self.op.carries + i for i in self.rows)]
+            outputs = [self.op.body.outputs[i] for i in outs]
+            found = vjp(outputs, [self.seeds[i] for i in outs], wanted)
+            known = {n: ct for n, ct in zip(wanted, found, strict=True) if ct is not None}
+            more = {j for j, n in enumerate(self.carries) if n in known} - self.active
+            if not more:
+                return known
+            self.active |= more
+
+    def plan(self) -> Plan:
+        """The derivative."""
+        found = self._cotangents()
+        carries = tuple(sorted(self.active))
+        constants = tuple(i for i, n in enumerate(self.constants) if n in found)
+        slices = tuple(i for i, n in enumerate(self.slices) if n in found)
+        sums = twins([self.constants[i] for i in constants])
+        after = [found.get(self.carries[j]) or _zeros(self.carries[j]) for j in carries]
+        after += [
+            ops.add(total, found[self.constants[i]])
+            for i, total in zip(constants, sums, strict=True)
+        ]
+        outputs = [*after, *(found[self.slices[i]] for i in slices)]
+        read = self._read(outputs)
+        fixed = tuple(i for i, n in enumerate(self.constants) if n in read)
+        reads = tuple(n for n in read if n not in self.constants)
+        before = [*(self.constants[i] for i in fixed), *reads]
+        stand = dict(zip(before, twins(before), strict=True))
+        inputs = [
+            *(stand[self.constants[i]] for i in fixed),
+            *(self.seeds[j] for j in carries), *sums,
+            *(self.seeds[self.op.carries + i] for i in self.rows),
+            *(stand[n] for n in reads),
+        ]  # fmt: skip
+        body = Subgraph(inputs, replay(outputs, stand | {n: n for n in inputs}))
+        return Plan(carries, constants, slices, self.rows, fixed, reads, body)
+
+    def _read(self, outputs: Sequence[Node]) -> list[Node]:
+        inputs = self.op.body.inputs
+        forward = forward_nodes(self.op.body.outputs, inputs)
+        return read_by(outputs, forward, {*inputs, *self.op.row_nodes})
+
+
+def _zeros(node: Node) -> Node:
+    return ops.full(0, node.shape, node.dtype)
+
+
+def _plan(op: Loop, carries: tuple[int, ...], rows: tuple[int, ...], needs: Needs) -> Plan:
+    cache = op.body.cache
+    key = ("pull", op.carries, op.slices, carries, rows, needs)
+    found = cache.get(key)
+    if not isinstance(found, Plan):
+        with Recording():
+            found = cache[key] = Derivation(op, carries, rows, needs).plan()
+    return found
+
+
+def with_residuals(op: Loop) -> Loop:
+    """``op`` with further rows: all that its derivative by any input will read.
+
+    Where there is no such derivative it stays as it is: who asks for one is told why.
+    """
+    if op.most_is_open:
+        return op
+    carries = tuple(j for j in range(op.carries) if _float(op.body.outputs[j]))
+    rows = tuple(i for i, n in enumerate(op.row_nodes) if _float(n))
+    try:
+        plan = _plan(op, carries, rows, (True,) * len(op.body.inputs))
+    except LamellaError:
+        return op
+    return _with_rows(op, plan.reads)
+
+
+def _with_rows(op: Loop, nodes: Sequence[Node]) -> Loop:
+    """``op`` with rows of those ``nodes`` of its body that it does not stack yet."""
+    known = {*op.row_nodes, *op.body.inputs[op.constants + op.carries :]}
+    more = [node for node in nodes if node not in known]
+    if not more:
+        return op
+    key = ("rows", tuple(more))
+    body = op.body.cache.get(key)
+    if not isinstance(body, Subgraph):
+        body = op.body.cache[key] = Subgraph(op.body.inputs, (*op.body.outputs, *more))
+    return replace(op, body=body)
+
+
+def stacked(node: Node, op: Loop, wanted: Sequence[Node]) -> list[Node]:
+    """The values of body nodes at all steps, stacked; runs the loop again if some were not kept."""
+    fuller = _with_rows(op, wanted)
+    source = node if fuller is op else call(fuller, *node.inputs)[0].inputs[0]
+    place = {n: i for i, n in reversed(list(enumerate(fuller.row_nodes)))}
+    slices = op.body.inputs[op.constants + op.carries :]
+    given = dict(zip(slices, op.split(node.inputs).slices, strict=True))
+    return [given[n] if n in given else part(source, op.first_row + place[n]) for n in wanted]
+
+
+def pull(
+    node: Node, op: Loop, cotangents: Sequence[Node | None], needs: Needs
+) -> list[Node | None]:
+    """The cotangents of a loop's inputs."""
+    if op.most_is_open:
+        raise OptionError(
+            "[while_loop] reverse-mode differentiation needs a bound on the number of steps, to "
+            "keep what each step computed; pass max_steps=..., or use forward mode (lm.jvp)"
+        )
+    own = needs[1:] if op.counted else needs
+    given = op.split(node.inputs)
+    carries = tuple(j for j in range(op.carries) if cotangents[j] is not None)
+    rows_given = cotangents[op.first_row :]
+    rows = tuple(i for i, ct in enumerate(rows_given) if ct is not None)
+    plan = _plan(op, carries, rows, own)
+    initial = [cotangents[j] or _zeros(op.body.outputs[j]) for j in plan.carries]
+    initial += [_zeros(given.constants[i]) for i in plan.constants]
+    slices = [ct for ct in rows_given if ct is not None]
+    slices += stacked(node, op, plan.reads)
+    count = part(node, op.carries) if op.condition is not None else given.count
+    backward = replace(
+        op, body=plan.body, condition=None, carries=len(initial), slices=len(slices),
+        counted=count is not None, reverse=not op.reverse,
+        length=None if slices else op.most(node.inputs),
+    )  # fmt: skip
+    fixed = [given.constants[i] for i in plan.fixed]
+    first = [] if count is None else [count]
+    made = call(backward, *first, *fixed, *initial, *slices)
+    return _by_input(op, plan, made)
+
+
+def _by_input(op: Loop, plan: Plan, made: Sequence[Node]) -> list[Node | None]:
+    """The backward loop's results in the order of the loop's inputs."""
+    found: list[Node | None] = [None] * len(op.body.inputs)
+    first, sums = op.constants, len(plan.carries)
+    for place, j in enumerate(plan.carries):
+        found[first + j] = made[place]
+    for place, i in enumerate(plan.constants):
+        found[i] = made[sums + place]
+    for place, i in enumerate(plan.slices):
+        found[first + op.carries + i] = made[sums + len(plan.constants) + place]
+    return [None, *found] if op.counted else found

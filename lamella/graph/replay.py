@@ -1,0 +1,82 @@
+"""A graph again, with other nodes in place of its inputs.
+
+Input: outputs, the nodes to replace and what replaces them. Output: new outputs. Nodes that depend
+on nothing replaced but constants are copied too, computed ones are shared.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from lamella import ops
+from lamella.ir.dim import Dim, Shape, bind
+from lamella.ir.node import Node, gradient_mode, make, topological
+from lamella.ir.subgraph import Subgraph
+from lamella.ops.calls import Call, Part, part
+
+__all__ = ["Recording", "apply", "replay", "twins", "with_sizes"]
+
+
+class Recording:
+    """Gradient mode on: what is made once must serve those who differentiate it again."""
+
+    def __enter__(self) -> None:
+        self._before = gradient_mode.enabled
+        gradient_mode.enabled = True
+
+    def __exit__(self, *exc: object) -> None:
+        gradient_mode.enabled = self._before
+
+
+def replay(
+    outputs: Sequence[Node], given: Mapping[Node, Node], sizes: Mapping[str, int] | None = None
+) -> list[Node]:
+    """``outputs`` with values for the keys of ``given``, and numbers for size symbols."""
+    new: dict[Node, Node] = dict(given)
+    for node in topological(outputs, stop=list(given)):
+        if node in new:
+            continue
+        if not node.inputs and node.value is not None:
+            new[node] = node
+            continue
+        shape = node.shape
+        if sizes:
+            shape = tuple(bind(size, sizes) if isinstance(size, Dim) else size for size in shape)
+        new[node] = _copied(node, tuple(new[source] for source in node.inputs), shape, sizes)
+    return [new[node] for node in outputs]
+
+
+def _copied(
+    node: Node, inputs: tuple[Node, ...], shape: Shape, sizes: Mapping[str, int] | None
+) -> Node:
+    op = node.op
+    if isinstance(op, Part):
+        return part(inputs[0], op.index)
+    if sizes and isinstance(op, Call):
+        op = op.bound(sizes)
+    copy = make(op, inputs, shape, node.dtype)
+    copy.tracked = copy.tracked and node.tracked
+    copy.site = node.site
+    return copy
+
+
+def apply(graph: Subgraph, given: Sequence[Node]) -> list[Node]:
+    """The outputs of ``graph`` for these inputs."""
+    return replay(graph.outputs, dict(zip(graph.inputs, given, strict=True)))
+
+
+def with_sizes(graph: Subgraph, sizes: Mapping[str, int]) -> Subgraph:
+    """``graph`` with numbers for size symbols."""
+    if not graph.symbols():
+        return graph
+    inputs = [
+        ops.placeholder(tuple(bind(s, sizes) for s in n.shape), n.dtype, n.tracked)
+        for n in graph.inputs
+    ]
+    with Recording():
+        found = replay(graph.outputs, dict(zip(graph.inputs, inputs, strict=True)), sizes)
+    return Subgraph(inputs, found)
+
+
+def twins(nodes: Sequence[Node]) -> list[Node]:
+    """A placeholder like each node, to be differentiated by where it is floating point."""
+    return [ops.placeholder(n.shape, n.dtype, n.dtype.kind in "fc") for n in nodes]

@@ -1,0 +1,214 @@
+"""Functions of tensors as subgraphs: how control flow sees the bodies that users write.
+
+Input: a function and tensors like its arguments. Output: :class:`Body`: what it computes from
+placeholders, with what it returned, and what it read from outside. What depends on no argument is
+computed outside, once. Tensors from outside that it rebinds (the implicit random generator's state,
+running statistics) are found by a first run; in a second they are arguments and results.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lamella import ops, tree
+from lamella.errors import DTypeError, TraceError
+from lamella.graph.replay import Recording, replay
+from lamella.ir.node import Node, topological
+from lamella.ir.subgraph import Subgraph
+from lamella.tensor.core import TensorCore, node_of, wrap
+from lamella.tensor.creation import asarray
+from lamella.tensor.pending import Trace, current_trace, set_trace
+from lamella.tensor.tensor import Tensor
+
+__all__ = ["Body", "as_tensors", "subgraph_of", "trace"]
+
+
+class BodyTrace:
+    """Watches a function that becomes a subgraph: which outside tensors it rebinds."""
+
+    def __init__(self, outer: Trace | None) -> None:
+        self._outer = outer
+        self._inner: set[int] = set()
+        self._alive: list[TensorCore] = []  # so that their ids stay their own
+        self.rebound: dict[int, tuple[TensorCore, Node]] = {}
+
+    def touch(self, tensor: TensorCore) -> None:
+        """Reads of outer tensors are the outer trace's business."""
+        if self._outer is not None and id(tensor) not in self._inner:
+            self._outer.touch(tensor)
+
+    def rebind(self, tensor: TensorCore) -> None:
+        """Remember outer tensors that change."""
+        if id(tensor) not in self._inner and id(tensor) not in self.rebound:
+            if self._outer is not None:
+                self._outer.rebind(tensor)
+            self.rebound[id(tensor)] = (tensor, tensor.node)
+
+    def created(self, tensor: TensorCore) -> None:
+        """The handle is the function's own."""
+        self._inner.add(id(tensor))
+        self._alive.append(tensor)
+        if self._outer is not None:
+            self._outer.created(tensor)
+
+    def value(self, tensor: TensorCore) -> None:
+        """A placeholder has no value, which evaluation reports; else it is the outer trace's."""
+        if self._outer is not None:
+            self._outer.value(tensor)
+
+    def read_grad(self, tensor: TensorCore) -> None:
+        """Pass on."""
+        if self._outer is not None:
+            self._outer.read_grad(tensor)
+
+    def write_grad(self, tensor: TensorCore) -> None:
+        """Gradients of outer tensors belong to no single step."""
+        if id(tensor) not in self._inner:
+            raise TraceError(
+                "[control flow] the body calls backward() or sets .grad of a tensor from outside, "
+                "but it runs many times; differentiate the whole loop, or use lm.grad inside"
+            )
+
+    def backward(self, root: Node) -> None:
+        """Pass on."""
+        if self._outer is not None:
+            self._outer.backward(root)
+
+    def restore(self) -> dict[int, tuple[TensorCore, Node]]:
+        """Put outer tensors back; the nodes they had been given."""
+        found = {}
+        for key, (tensor, before) in self.rebound.items():
+            found[key] = (tensor, tensor.node)
+            tensor.node = before
+        return found
+
+
+@dataclass(slots=True)
+class Body:
+    """A function as a graph: ``arguments`` are placeholders, ``outputs`` what it returned.
+
+    ``states`` are outer tensors that it rebinds: their placeholders come after the arguments, their
+    new values after the outputs.
+    """
+
+    arguments: list[Node]
+    outputs: list[Node]
+    structure: tree.Structure
+    paths: list[str]
+    states: list[TensorCore]
+
+
+def as_tensors(name: str, value: Any) -> Any:
+    """``value`` with every number and array among its leaves as a tensor.
+
+    Raises:
+        DTypeError: for a leaf that is neither.
+    """
+
+    def convert(leaf: Any) -> Tensor:
+        if isinstance(leaf, Tensor):
+            return leaf
+        if isinstance(leaf, (bool, int, float, np.ndarray, np.generic)):
+            return asarray(leaf)
+        raise DTypeError(
+            f"[{name}] {type(leaf).__name__} is neither a tensor nor a number; control flow passes "
+            "tensors from step to step, close over anything else"
+        )
+
+    return tree.map(convert, value)
+
+
+def trace(name: str, f: Callable[..., Any], arguments: Sequence[Any]) -> Body:
+    """``f(*arguments)`` on placeholders like the tensors in ``arguments``.
+
+    Raises:
+        DTypeError: if it returns something that is no tensor or number.
+        TraceError: if it looks at a value that depends on its arguments.
+    """
+    body, rebound = _run(name, f, arguments, [])
+    if rebound:
+        body, again = _run(name, f, arguments, rebound)
+        if again:
+            raise TraceError(
+                f"[{name}] the body rebinds other tensors at every run; pass them as arguments"
+            )
+    return body
+
+
+def _run(
+    name: str, f: Callable[..., Any], arguments: Sequence[Any], states: list[TensorCore]
+) -> tuple[Body, list[TensorCore]]:
+    leaves, structure = tree.flatten(list(arguments))
+    watcher = BodyTrace(current_trace())
+    given = [_stand_in(node_of(leaf)) for leaf in leaves]
+    held = [_stand_in(node_of(state)) for state in states]
+    before = [state.node for state in states]
+    previous = set_trace(watcher)
+    try:
+        with Recording():
+            for state, node in zip(states, held, strict=True):
+                state.node = node
+            handles = [wrap(node) for node in given]
+            result = as_tensors(name, f(*tree.unflatten(structure, handles)))
+            outputs, form = tree.flatten(result)
+            nodes = [node_of(leaf) for leaf in outputs]
+            nodes += [state.node for state in states]
+    finally:
+        set_trace(previous)
+        found = watcher.restore()
+        for state, node in zip(states, before, strict=True):
+            state.node = node
+    known = {id(state) for state in states}
+    more = [tensor for key, (tensor, _) in found.items() if key not in known]
+    paths = tree.paths(result)
+    return Body([*given, *held], nodes, form, paths, states), more
+
+
+def _stand_in(node: Node) -> Node:
+    return ops.placeholder(node.shape, node.dtype, node.dtype.kind in "fc")
+
+
+def subgraph_of(
+    arguments: Sequence[Node], outputs: Sequence[Node]
+) -> tuple[Subgraph, list[Node]]:
+    """Outputs as a subgraph of (constants, arguments), and the outside nodes that the constants
+    stand for.
+    """
+    outside = outside_of(arguments, outputs)
+    stand = [_stand_in(node) for node in outside]
+    with Recording():
+        made = replay(outputs, dict(zip((*outside, *arguments), (*stand, *arguments), strict=True)))
+    return Subgraph([*stand, *arguments], made), outside
+
+
+def outside_of(arguments: Sequence[Node], outputs: Sequence[Node]) -> list[Node]:
+    """The nodes at which a graph leaves the body: they depend on no argument, and not on literals
+    alone.
+    """
+    inner = set(arguments)
+    literal: set[Node] = set()
+    order = topological(outputs, stop=arguments)
+    for node in order:
+        if node in inner:
+            continue
+        if any(source in inner for source in node.inputs) and node.value is None:
+            inner.add(node)
+        elif node.value is None and _is_literal(node, literal):
+            literal.add(node)
+    found: dict[Node, None] = {}
+    for node in order:
+        if node in inner and node not in arguments:
+            found.update(dict.fromkeys(s for s in node.inputs if s not in inner | literal))
+    found.update(dict.fromkeys(n for n in outputs if n not in inner and n not in literal))
+    return list(found)
+
+
+def _is_literal(node: Node, literal: set[Node]) -> bool:
+    """Whether a node is a constant, or one moved around: cheaper made again than passed along."""
+    if node.op.name in ("constant", "iota"):
+        return True
+    movement = node.op.kind == "movement" and node.op.cost <= 1
+    return movement and bool(node.inputs) and all(source in literal for source in node.inputs)
