@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from lamella.compiler.blueprint import Blueprint, Step
+from lamella.compiler.blueprint import Blueprint, Control, Step
 from lamella.compiler.pipeline import compile_graph
 from lamella.ir.loops import Kernel
 from lamella.ir.node import Node, topological
+from tests.support.jumps import Pointer, control
 
 Array = npt.NDArray[np.generic]
 Slot = Array | bool | int | float
@@ -33,8 +34,14 @@ def run_program(
     arrays = [np.ascontiguousarray(node.value) for node in inputs]
     numbers = [node.value for node in scalars]
     slots = _slots(blueprint, arrays, numbers)
-    for step in blueprint.steps:
-        _run_step(blueprint.kernels[step.kernel], step, slots, run_kernel)
+    at = 0
+    while at < len(blueprint.steps):
+        step = blueprint.steps[at]
+        at += 1
+        if isinstance(step, Control):
+            at = control(step, slots, at)
+        else:
+            _run_step(blueprint.kernels[step.kernel], step, slots, run_kernel)
     return _results(blueprint, slots, arrays)
 
 
@@ -44,6 +51,8 @@ def _slots(blueprint: Blueprint, arrays: list[Array], numbers: Sequence[object])
     made += numbers  # type: ignore[arg-type]
     made += [np.full(int(t.nbytes), 0xA5, np.uint8) for t in blueprint.temporaries]
     made += [np.zeros(8, np.int64) for _ in blueprint.faults]
+    made += [0] * blueprint.registers
+    made += [int(number) for number in blueprint.numbers]
     return made
 
 
@@ -52,6 +61,9 @@ def _run_step(kernel: Kernel, step: Step, slots: list[Slot], run_kernel: RunKern
     arrays = {}
     for buffer in kernel.buffers:
         found = slots[next(given)]
+        if isinstance(found, Pointer):
+            found = found.memory()
+            found = found[: found.size // buffer.dtype.itemsize * buffer.dtype.itemsize]
         if isinstance(found, np.ndarray):
             arrays[buffer.name] = (
                 found if found.dtype == buffer.dtype else found.view(buffer.dtype.numpy)
