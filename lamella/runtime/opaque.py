@@ -39,12 +39,14 @@ class Watch:
     """One run of a program in this thread: which of its opaque calls have ended, and the first
     exception of one, which is raised at the end.
 
-    A signal may interrupt Python anywhere in a call, outside any ``try``: then ``ended`` tells.
+    A signal may interrupt Python anywhere in a call, outside any ``try``: then ``ended`` tells, or
+    ``running``, where the number of ``calls`` is not known.
     """
 
-    def __init__(self, calls: int) -> None:
+    def __init__(self, calls: int | None) -> None:
         self._calls = calls
         self.ended = 0
+        self.running = False
         self.failure: BaseException | None = None
 
     def __enter__(self) -> None:
@@ -55,17 +57,25 @@ class Watch:
         _thread.watch = self._outer
         if kind is None and self.failure is not None:
             raise self.failure
-        if kind is None and self.ended != self._calls:
+        if kind is None and (self.running or self._calls not in (None, self.ended)):
             raise KeyboardInterrupt
+
+    def begins(self, number: int | None) -> bool:
+        """Whether a call may run: none did not end before it."""
+        if self.failure is not None or self.running or number not in (None, self.ended):
+            return False
+        self.running = True
+        return True
 
 
 class OpaqueCall:
     """One opaque call as a native function; ``address`` is valid while this object lives.
 
-    ``number`` counts the program's opaque calls, in the order in which they run.
+    ``number`` counts the program's opaque calls, in the order in which they run; None in a program
+    with loops and branches, where that is not known.
     """
 
-    def __init__(self, node: Node, symbols: Sequence[str], number: int) -> None:
+    def __init__(self, node: Node, symbols: Sequence[str], number: int | None) -> None:
         if not isinstance(node.op, Call):
             raise TypeError(f"{node.op.name} is no call")
         self._number: Final = number
@@ -84,7 +94,7 @@ class OpaqueCall:
         arrays = [_view(word, kind, sizes) for word, kind in zip(words, kinds, strict=False)]
         given, made = arrays[: len(self._inputs)], arrays[len(self._inputs) :]
         watch = _thread.watch
-        if watch is None or watch.ended != self._number:
+        if watch is None or not watch.begins(self._number):
             for array in made:
                 array[...] = 0
             return
@@ -93,6 +103,7 @@ class OpaqueCall:
         try:
             _fill(made, self._op.evaluate(self._node, given), self._op.name)
             watch.ended += 1
+            watch.running = False
         except BaseException as error:  # raised again by the watch
             watch.failure = error
             for array in made:

@@ -121,9 +121,12 @@ class Executable:
         self.blueprint: Final = blueprint
         kernels = [source for source in blueprint.sources if source.call is None]
         calls = [(i, s.call) for i, s in enumerate(blueprint.sources) if s.call is not None]
+        jumps = any(isinstance(step, Control) for step in blueprint.steps)
         self._opaque = {
-            i: OpaqueCall(call, blueprint.symbols, number) for number, (i, call) in enumerate(calls)
+            i: OpaqueCall(call, blueprint.symbols, None if jumps else number)
+            for number, (i, call) in enumerate(calls)
         }
+        self._calls = None if jumps else len(calls)
         self.may_fail: Final = bool(calls or blueprint.faults)
         compiled = iter(kernel_addresses(kernels))
         addresses = [
@@ -214,7 +217,7 @@ class Executable:
             words.append(scratch.ptr)
         words += at.extents
         if self._opaque:
-            with Watch(len(self._opaque)):
+            with Watch(self._calls):
                 self._launch(words, at, begun)
         else:
             self._launch(words, at, begun)

@@ -77,6 +77,13 @@ class BodyTrace:
         if self._outer is not None:
             self._outer.backward(root)
 
+    def effect(self, call: Node, function: Callable[..., Any]) -> None:
+        """An effect would run once, not at every step."""
+        raise TraceError(
+            "[control flow] the body has an effect (io_callback, debug_print, check), which loops "
+            "cannot repeat; return the value from every step and use it outside"
+        )
+
     def restore(self) -> dict[int, tuple[TensorCore, Node]]:
         """Put outer tensors back; the nodes they had been given."""
         found = {}

@@ -449,3 +449,24 @@ def test_loops_by_the_interpreter_of_kernels() -> None:
     found = run_program(outputs, run_kernel)
     for array, wanted in zip(found, f(*ARGS), strict=True):
         np.testing.assert_allclose(array, wanted.numpy(), rtol=1e-12)
+
+
+def test_python_functions_inside_loops() -> None:
+    calls = []
+
+    def host(x: np.ndarray) -> np.ndarray:
+        calls.append(float(x))
+        if x > 40:
+            raise ZeroDivisionError("on purpose")
+        return x * 2
+
+    @lm.jit
+    def f(n: lm.Tensor) -> lm.Tensor:
+        return lm.fori_loop(0, n, lambda i, c: lm.pure_callback(host, c, c) + 1, lm.asarray(0.0))
+
+    assert f(lm.asarray(4)).item() == 15.0 and calls == [0.0, 1.0, 3.0, 7.0]
+    with pytest.raises(ZeroDivisionError, match="on purpose"):
+        f(lm.asarray(9)).item()
+    assert f(lm.asarray(1)).item() == 1.0
+    with pytest.raises(TraceError, match="effect"):
+        lm.map(lambda x: lm.debug_print("{}", x), lm.ones(3))
