@@ -57,6 +57,16 @@ e: Final = math.e
 inf: Final = math.inf
 nan: Final = math.nan
 newaxis: Final = None
+__array_api_version__: Final = "2024.12"
+bool = bool_  # the standard's name; the builtin is not used in this module
+
+
+def __array_namespace_info__() -> Any:  # noqa: N807 - the standard's name
+    """The inspection functions of the array-API standard."""
+    from lamella.tensor.namespace import array_namespace_info
+
+    return array_namespace_info()
+
 
 _FROM: Final = {
     "lamella.tensor.tensor": "Tensor",
@@ -65,8 +75,8 @@ _FROM: Final = {
         "logspace meshgrid ones ones_like tensor zeros zeros_like"
     ),
     "lamella.tensor.elementwise": (
-        "abs add atan2 clamp clip copysign divide floor_divide fmod hypot lerp logaddexp "
-        "maximum minimum multiply negative positive pow reciprocal remainder sign square "
+        "abs add atan2 clamp clip copysign divide floor_divide fmod hypot lerp logaddexp maximum "
+        "minimum multiply negative nextafter positive pow reciprocal remainder sign square "
         "subtract"
     ),
     "lamella.tensor.complex": (
@@ -97,7 +107,8 @@ _FROM: Final = {
     ),
     "lamella.tensor.searching": (
         "argsort bincount gather nonzero one_hot put_along_axis scatter scatter_add "
-        "searchsorted sort take take_along_axis topk unique unique_values"
+        "searchsorted sort take take_along_axis topk unique unique_all unique_counts "
+        "unique_inverse unique_values"
     ),
     "lamella.tensor.linalg": (
         "cross dot einsum inner kron matmul matrix_power norm outer tensordot trace vecdot"
@@ -138,9 +149,9 @@ _MODULES: Final = {
 _WHERE: Final = {name: module for module, names in _FROM.items() for name in names.split()}
 
 __all__ = [
-    *_WHERE, *_MODULES, "bfloat16", "bool_", "complex64", "complex128", "e", "finfo", "float16",
-    "float32", "float64", "iinfo", "inf", "int8", "int16", "int32", "int64", "nan", "newaxis", "pi",
-    "promote_types", "uint8", "uint16", "uint32", "uint64",
+    *_WHERE, *_MODULES, "bfloat16", "bool", "bool_", "complex64", "complex128", "e", "finfo",
+    "float16", "float32", "float64", "iinfo", "inf", "int8", "int16", "int32", "int64", "nan",
+    "newaxis", "pi", "promote_types", "uint8", "uint16", "uint32", "uint64",
 ]  # fmt: skip
 
 

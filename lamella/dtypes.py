@@ -8,6 +8,7 @@ are weak.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -15,8 +16,8 @@ import numpy as np
 from lamella.errors import DTypeError
 
 __all__ = [
-    "DType", "as_dtype", "complex_of", "default_float", "finfo", "iinfo", "promote",
-    "promote_scalar",
+    "DType", "FloatInfo", "IntegerInfo", "as_dtype", "complex_of", "default_float", "finfo",
+    "iinfo", "promote", "promote_scalar",
 ]  # fmt: skip
 
 
@@ -56,7 +57,7 @@ class DType:
             return False
         try:
             return bool(self.numpy == np.dtype(other))  # type: ignore[call-overload]
-        except TypeError:
+        except (TypeError, ValueError, SyntaxError):  # as NumPy finds it
             return False
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
@@ -150,7 +151,7 @@ def as_dtype(value: object) -> DType:
         return _BY_PYTHON[value]
     try:
         found = _BY_NUMPY.get(np.dtype(value))  # type: ignore[call-overload]
-    except TypeError:
+    except (TypeError, ValueError, SyntaxError):  # as NumPy finds it
         found = None
     if found is None:
         raise DTypeError(
@@ -235,22 +236,69 @@ def promote_scalar(dtype: DType, scalar: bool | int | float | complex) -> DType:
     return dtype
 
 
-def finfo(dtype: object) -> object:
-    """Machine limits of a floating-point type, as ``numpy.finfo`` gives them; those of its parts
-    for a complex one.
+@dataclass(frozen=True, slots=True)
+class FloatInfo:
+    """Limits of a floating-point type, as Python numbers; of a complex type those of its parts."""
 
-    >>> finfo("float32").bits
-    32
+    bits: int
+    eps: float  # from 1 to the next larger number
+    max: float
+    min: float
+    smallest_normal: float
+    smallest_subnormal: float
+    dtype: DType
+
+    @property
+    def tiny(self) -> float:
+        """NumPy's and PyTorch's name of ``smallest_normal``."""
+        return self.smallest_normal
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerInfo:
+    """Limits of an integer type."""
+
+    bits: int
+    max: int
+    min: int
+    dtype: DType
+
+
+def _of(value: object) -> DType:
+    """The type of a tensor or array, or the one that ``value`` names."""
+    return as_dtype(getattr(value, "dtype", value))
+
+
+def finfo(dtype: object) -> FloatInfo:
+    """The limits of a floating-point type, or of a tensor's; of a complex one those of its parts.
+
+    Raises:
+        DTypeError: for another type.
+
+    >>> finfo("float32").bits, finfo(float64).eps == 2.0**-52
+    (32, True)
     """
     import ml_dtypes
 
-    return ml_dtypes.finfo(as_dtype(dtype).part.numpy)
+    kind = _of(dtype)
+    if not kind.inexact:
+        raise DTypeError(f"[finfo] {kind.name} is no floating-point type; use iinfo for integers")
+    found = ml_dtypes.finfo(kind.part.numpy)
+    numbers = (found.eps, found.max, found.min, found.smallest_normal, found.smallest_subnormal)
+    return FloatInfo(kind.part.bits, *map(float, numbers), kind.part)
 
 
-def iinfo(dtype: object) -> object:
-    """Machine limits of an integer type, as ``numpy.iinfo`` gives them.
+def iinfo(dtype: object) -> IntegerInfo:
+    """The limits of an integer type, or of a tensor's.
+
+    Raises:
+        DTypeError: for another type.
 
     >>> iinfo("int8").max
     127
     """
-    return np.iinfo(as_dtype(dtype).numpy)
+    kind = _of(dtype)
+    if not kind.is_integer:
+        raise DTypeError(f"[iinfo] {kind.name} is no integer type; use finfo for floating point")
+    least = 0 if kind.kind == "u" else -(2 ** (kind.bits - 1))
+    return IntegerInfo(kind.bits, least + 2**kind.bits - 1, least, kind)

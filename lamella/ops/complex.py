@@ -304,7 +304,7 @@ def modulus(x: Node) -> Node:
 
 
 def direction(x: Node) -> Node:
-    """x / |x| of a complex node, 0 where it is 0.
+    """x / |x| of a complex node, 0 (+0.0) where it is 0.
 
     >>> from lamella import dtypes, ops
     >>> direction(ops.constant(1j, dtypes.complex64)).dtype
@@ -319,4 +319,4 @@ def direction(x: Node) -> Node:
     )
     size = modulus(complex(a, b))
     safe = ops.where(ops.equal(size, zero), one, size)
-    return complex(ops.divide(a, safe), ops.divide(b, safe))
+    return complex(*(ops.add(ops.divide(part, safe), zero) for part in (a, b)))

@@ -153,6 +153,7 @@ def expm1(x: Parts) -> Parts:
     near = ops.subtract(
         ops.multiply(ops.expm1(a), ops.cos(b)), _scaled(ops.multiply(half, half), 2.0)
     )
+    near = ops.add(near, _number(a, 0.0))  # no -0.0
     real, imaginary = exp(x)
     plain = ops.logical_or(ops.less(_number(a, 1.0), a), ops.logical_not(ops.isfinite(b)))
     return ops.where(plain, ops.subtract(real, _number(a, 1.0)), near), imaginary

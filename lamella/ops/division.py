@@ -40,9 +40,9 @@ def _unlike(a: Expr, b: Expr) -> Expr:
     return _test("and", _test("ne", a, zero), differ)
 
 
-def _step(a: Expr, b: Expr) -> tuple[Expr, Expr]:
-    """The floor of the rounded quotient and the exact remainder it leaves."""
-    quotient = apply("floor", apply("div", a, b))
+def _step(a: Expr, b: Expr, rounding: str) -> tuple[Expr, Expr]:
+    """The rounded quotient as an integer, and the remainder it leaves."""
+    quotient = apply(rounding, apply("div", a, b))
     return quotient, apply("fma", apply("neg", quotient), b, a)
 
 
@@ -66,11 +66,8 @@ class FloorDivide(Elementwise):
         if node.dtype.kind != "f":
             return apply("floordiv", a, b)
         one, zero = Const(1.0, a.dtype), Const(0.0, a.dtype)
-        quotient, rest = _step(a, b)
-        lower = _select(_unlike(rest, b), apply("sub", quotient, one), quotient)
-        high = _test("le", apply("abs", b), apply("abs", rest))
-        high = _test("and", high, _test("ne", b, zero))
-        exact = _select(high, apply("add", quotient, one), lower)
+        quotient, rest = _step(a, b, "floor")  # never too low: rounding is monotonic
+        exact = _select(_unlike(rest, b), apply("sub", quotient, one), quotient)
         at_infinity = _select(_unlike(a, b), Const(-1.0, a.dtype), apply("div", a, b))
         found = _select(_bounded_by_infinity(a, b), at_infinity, exact)
         undefined = _test("and", _test("isinf", a), _test("ne", b, zero))
@@ -100,7 +97,7 @@ class Remainder(Elementwise):
         a, b = values
         if node.dtype.kind != "f":
             return apply("mod", a, b)
-        rest = _step(_step(a, b)[1], b)[1]
+        rest = _step(_step(a, b, "trunc")[1], b, "trunc")[1]  # truncated, a small a stays exact
         rest = _select(_unlike(rest, b), apply("add", rest, b), rest)
         at_infinity = _select(_unlike(a, b), b, a)
         found = _select(_bounded_by_infinity(a, b), at_infinity, rest)

@@ -15,7 +15,7 @@ from lamella import ops
 from lamella.dtypes import as_dtype, bool_, finfo
 from lamella.errors import DTypeError, OptionError
 from lamella.ir.node import Node
-from lamella.tensor.core import wrap
+from lamella.tensor.core import check_device, wrap
 from lamella.tensor.keywords import with_synonyms
 from lamella.tensor.operands import (
     TensorLike,
@@ -298,7 +298,7 @@ def round(x: TensorLike, decimals: int = 0) -> Tensor:
     return wrap(last(ops.round(first(node, scale)), scale))
 
 
-def astype(x: TensorLike, dtype: object, copy: bool = True) -> Tensor:
+def astype(x: TensorLike, dtype: object, copy: bool = True, device: object = None) -> Tensor:
     """``x`` as another element type. Floats to integers lose their fraction; to bool: ``x != 0``.
 
     ``copy`` is accepted for the array-API's sake: values are never shared visibly.
@@ -309,6 +309,7 @@ def astype(x: TensorLike, dtype: object, copy: bool = True) -> Tensor:
     >>> astype([1.7, -1.7], "int32").tolist()
     [1, -1]
     """
+    check_device(device)
     node, wanted = as_node(x), as_dtype(dtype)
     if node.dtype.kind == "c" and wanted.kind not in "cb":
         raise DTypeError(
@@ -366,7 +367,7 @@ def nan_to_num(
         return wrap(ops.complex(*map(as_node, parts)))
     if node.dtype.kind != "f":
         return wrap(node)
-    largest = float(finfo(node.dtype).max)  # type: ignore[attr-defined]
+    largest = finfo(node.dtype).max
     infinity = ops.constant(math.inf, node.dtype)
     for found, value in (
         (ops.isnan(node), nan),

@@ -18,7 +18,7 @@ import numpy as np
 
 from lamella import ops
 from lamella.dtypes import DType
-from lamella.errors import GradientError
+from lamella.errors import GradientError, OptionError
 from lamella.ir.dim import Shape
 from lamella.ir.node import Node, gradient_mode
 from lamella.ops.leaf import DATA, Mark
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from lamella.ops.base import Array
     from lamella.tensor.tensor import Tensor
 
-__all__ = ["Leaf", "TensorCore", "announce", "leaf_node", "node_of", "owners", "value_of", "wrap"]
+__all__ = [
+    "Leaf", "TensorCore", "announce", "check_device", "leaf_node", "node_of", "owners", "value_of",
+    "wrap",
+]  # fmt: skip
 
 
 class Leaf:
@@ -131,6 +134,18 @@ def wrap(node: Node) -> Tensor:
         if len(noted) > pending._limit:
             pending._consider()
     return tensor  # type: ignore[return-value]
+
+
+def check_device(device: object, name: str = "device") -> None:
+    """Raise unless ``device`` is None or the CPU, the only device programs run on.
+
+    Raises:
+        OptionError: for another device.
+
+    >>> check_device("cpu")
+    """
+    if device is not None and str(device).split(":")[0] != "cpu":
+        raise OptionError(f"[{name}] there is no device {device!r} here; known devices: cpu")
 
 
 def announce(tensor: TensorCore) -> None:

@@ -16,10 +16,10 @@ import numpy as np
 from lamella import ops
 from lamella.dtypes import DType, as_dtype, default_float, float64, int64
 from lamella.errors import DTypeError, OptionError, ShapeError
-from lamella.ir.dim import Shape, Size
+from lamella.ir.dim import Size
 from lamella.ir.node import Node
 from lamella.tensor.axes import shape_of
-from lamella.tensor.core import TensorCore, node_of, wrap
+from lamella.tensor.core import TensorCore, check_device, node_of, wrap
 from lamella.tensor.gradient import require_grad
 from lamella.tensor.host import integer_range, node_from_data, python_dtype
 from lamella.tensor.joining import stack
@@ -40,8 +40,7 @@ Number = bool | int | float | complex
 
 
 def _finish(node: Node, requires_grad: bool, device: object = None) -> Tensor:
-    if device is not None and str(device).split(":")[0] != "cpu":
-        raise OptionError(f"[device] there is no device {device!r} here; known devices: cpu")
+    check_device(device)
     made = wrap(node)
     if requires_grad:
         require_grad(made)
@@ -125,11 +124,6 @@ def from_numpy(array: Any) -> Tensor:
     return asarray(array)
 
 
-def _sizes(name: str, sizes: tuple[Any, ...], shape: Any) -> Shape:
-    """A shape given by position or by name."""
-    return shape_of(name, *sizes) if shape is None else shape_of(name, shape)
-
-
 # -- filled ----------------------------------------------------------------------------------------
 def _filled(value: Any, shape: Sequence[Size], dtype: object, fallback: DType) -> Node:
     kind = fallback if dtype is None else as_dtype(dtype)
@@ -138,8 +132,8 @@ def _filled(value: Any, shape: Sequence[Size], dtype: object, fallback: DType) -
 
 @with_synonyms
 def zeros(
-    *sizes: Any,
-    shape: Any = None,
+    shape: Any,
+    *sizes: int,
     dtype: object = None,
     requires_grad: bool = False,
     device: object = None,
@@ -149,14 +143,14 @@ def zeros(
     >>> zeros(2, 3).shape, zeros((2,)).tolist()
     ((2, 3), [0.0, 0.0])
     """
-    node = _filled(0, _sizes("zeros", sizes, shape), dtype, default_float())
+    node = _filled(0, shape_of("zeros", shape, *sizes), dtype, default_float())
     return _finish(node, requires_grad, device)
 
 
 @with_synonyms
 def ones(
-    *sizes: Any,
-    shape: Any = None,
+    shape: Any,
+    *sizes: int,
     dtype: object = None,
     requires_grad: bool = False,
     device: object = None,
@@ -166,14 +160,14 @@ def ones(
     >>> ones(2).tolist()
     [1.0, 1.0]
     """
-    node = _filled(1, _sizes("ones", sizes, shape), dtype, default_float())
+    node = _filled(1, shape_of("ones", shape, *sizes), dtype, default_float())
     return _finish(node, requires_grad, device)
 
 
 @with_synonyms
 def empty(
-    *sizes: Any,
-    shape: Any = None,
+    shape: Any,
+    *sizes: int,
     dtype: object = None,
     requires_grad: bool = False,
     device: object = None,
@@ -184,7 +178,7 @@ def empty(
     (2,)
     """
     return zeros(
-        _sizes("empty", sizes, shape), dtype=dtype, requires_grad=requires_grad, device=device
+        shape_of("empty", shape, *sizes), dtype=dtype, requires_grad=requires_grad, device=device
     )
 
 
@@ -274,7 +268,9 @@ def eye(
     """
     kind = default_float() if dtype is None else as_dtype(dtype)
     sizes = shape_of("eye", n, n if m is None else m)
-    edge = ops.add(ops.iota(sizes, 0, int64), scalar_node(k, int64))
+    rows, columns = (size if isinstance(size, int) else 2**62 for size in sizes)
+    offset = min(max(k, -rows), columns)  # beyond, there is no diagonal either
+    edge = ops.add(ops.iota(sizes, 0, int64), scalar_node(offset, int64))
     return _finish(cast(ops.equal(ops.iota(sizes, 1, int64), edge), kind), False, device)
 
 

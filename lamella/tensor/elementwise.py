@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from lamella import ops
-from lamella.dtypes import int64
+from lamella.dtypes import int16, int32, int64
 from lamella.errors import OptionError
 from lamella.ir.node import Node
 from lamella.ops import complex_parts
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "abs", "add", "atan2", "clamp", "clip", "copysign", "divide", "floor_divide", "fmod", "hypot",
-    "lerp", "logaddexp", "maximum", "minimum", "multiply", "negative", "positive", "pow",
-    "reciprocal", "remainder", "sign", "square", "subtract",
+    "lerp", "logaddexp", "maximum", "minimum", "multiply", "negative", "nextafter", "positive",
+    "pow", "reciprocal", "remainder", "sign", "square", "subtract",
 ]  # fmt: skip
 
 _ADD: Final = primitive("add")
@@ -186,13 +186,17 @@ def abs(x: TensorLike) -> Tensor:
 
 
 def sign(x: TensorLike) -> Tensor:
-    """-1, 0 or 1, as ``x`` is below, at or above 0; nan stays nan. Of a complex number
+    """-1, 0 (+0.0) or 1, as ``x`` is below, at or above 0; nan stays nan. Of a complex number
     ``x / |x|``, or 0.
 
     >>> sign([3, -2, 0]).tolist()
     [1, -1, 0]
     """
-    return wrap(ops.sign(as_node(x)))
+    node = as_node(x)
+    found = ops.sign(node)
+    if node.dtype.kind == "f":  # the primitive keeps -0.0
+        found = ops.add(found, ops.constant(0.0, node.dtype))
+    return wrap(found)
 
 
 def square(x: TensorLike) -> Tensor:
@@ -279,6 +283,26 @@ def hypot(x: TensorLike, y: TensorLike) -> Tensor:
     """
     a, b = pair("hypot", x, y)
     return wrap(complex_parts.hypot(as_float(a), as_float(b)))
+
+
+def nextafter(x: TensorLike, y: TensorLike) -> Tensor:
+    """The floating-point number next to ``x`` in the direction of ``y``; ``y`` where they are
+    equal.
+
+    >>> nextafter(1.0, 2.0).item() - 1.0
+    1.1920928955078125e-07
+    """
+    a, b = pair("nextafter", x, y)
+    a, b = as_float(a), as_float(b)
+    whole = {16: int16, 32: int32, 64: int64}[a.dtype.bits]
+    one, zero = ops.constant(1, whole), ops.constant(0.0, a.dtype)
+    bits = ops.bitcast(a, whole)  # sign and magnitude: one more is one further from 0
+    outwards = ops.equal(ops.less(a, b), ops.less(zero, a))
+    moved = ops.bitcast(ops.where(outwards, ops.add(bits, one), ops.subtract(bits, one)), a.dtype)
+    least = ops.copysign(ops.bitcast(one, a.dtype), b)
+    moved = ops.where(ops.equal(a, zero), least, moved)
+    unknown = ops.bitwise_or(ops.isnan(a), ops.isnan(b))
+    return wrap(ops.where(unknown, ops.add(a, b), ops.where(ops.equal(a, b), b, moved)))
 
 
 def logaddexp(x: TensorLike, y: TensorLike) -> Tensor:

@@ -17,7 +17,7 @@ from lamella.errors import OptionError, ShapeError, did_you_mean
 from lamella.ir.dim import Size
 from lamella.ir.node import Node
 from lamella.tensor.axes import axis_of, shape_of
-from lamella.tensor.core import TensorCore, value_of, wrap
+from lamella.tensor.core import TensorCore, node_of, value_of, wrap
 from lamella.tensor.host import node_from_array
 from lamella.tensor.keywords import with_synonyms
 from lamella.tensor.operands import TensorLike, as_node, cast, scalar_node
@@ -331,14 +331,29 @@ def pad(
 
 
 @with_synonyms
-def diff(x: TensorLike, n: int = 1, axis: int = -1) -> Tensor:
-    """The differences ``x[i + 1] - x[i]`` along ``axis``, taken ``n`` times.
+def diff(
+    x: TensorLike,
+    n: int = 1,
+    axis: int = -1,
+    prepend: TensorLike | None = None,
+    append: TensorLike | None = None,
+) -> Tensor:
+    """The differences ``x[i + 1] - x[i]`` along ``axis``, taken ``n`` times, of ``x`` after
+    ``prepend`` and before ``append`` (of any size along ``axis``; a number counts as one element).
 
     >>> diff([1, 4, 9, 16]).tolist()
     [3, 5, 7]
     """
     node = as_node(x)
     place = axis_of("diff", axis, node.shape)
+    if prepend is not None or append is not None:
+        edge = tuple(1 if a == place else size for a, size in enumerate(node.shape))
+        around = [
+            None if part is None else wrap(ops.broadcast_to(end, edge) if not end.shape else end)
+            for part, end in ((p, as_node(0 if p is None else p)) for p in (prepend, append))
+        ]
+        pieces = [around[0], wrap(node), around[1]]
+        node = node_of(concat([piece for piece in pieces if piece is not None], place))
     for _ in range(n):
         size = max(int(node.shape[place]) - 1, 0)
         upper = _cut(node, place, 1 if size else 0, size)

@@ -56,7 +56,9 @@ def _translate(name: str, known: list[str], options: dict[str, object]) -> dict[
     for option, value in options.items():
         if value is None and option in ("dtype", "out") and option not in known:
             continue  # np.std(x) passes them on
-        target = option if option in known else SYNONYMS.get(option)
+        target = option if option in known else SYNONYMS.get(option, option)
+        if target == "axis" and target not in known and "axes" in known:
+            target = "axes"
         if target not in known:
             raise OptionError(f"[{name}] no option {option!r}; {did_you_mean(option, known)}")
         if target in found:

@@ -20,6 +20,7 @@ from lamella.tensor.einsum import contract_nodes, einsum
 from lamella.tensor.keywords import with_synonyms
 from lamella.tensor.manipulation import diagonal_node, matrix_transpose
 from lamella.tensor.operands import TensorLike, as_float, as_node, cast, pair, scalar_node
+from lamella.tensor.reduction import sum_dtype
 
 if TYPE_CHECKING:
     from lamella.tensor.tensor import Tensor
@@ -83,13 +84,22 @@ def inner(x: TensorLike, y: TensorLike) -> Tensor:
 
 @with_synonyms
 def vecdot(x: TensorLike, y: TensorLike, axis: int = -1) -> Tensor:
-    """The sum of products along ``axis``, the others broadcast.
+    """The sum of products ``conj(x) * y`` along ``axis``, the others broadcast.
+
+    Raises:
+        ShapeError: if the sizes along ``axis`` differ, or an operand is 0-d.
 
     >>> vecdot([[1, 2], [3, 4]], [1, 1]).tolist()
     [3, 7]
     """
     a, b = _numbers("vecdot", x, y)
-    product = ops.multiply(a, b)
+    sizes = [node.shape[axis_of("vecdot", axis, node.shape)] for node in (a, b)]
+    if sizes[0] != sizes[1]:
+        raise ShapeError(
+            f"[vecdot] shapes {a.shape} and {b.shape}: {sizes[0]} ≠ {sizes[1]} along axis {axis}; "
+            "only the other axes broadcast"
+        )
+    product = ops.multiply(ops.conj(a), b)
     return wrap(ops.reduce_sum(product, (axis_of("vecdot", axis, product.shape),)))
 
 
@@ -106,12 +116,10 @@ def outer(x: TensorLike, y: TensorLike) -> Tensor:
 
 @with_synonyms
 def tensordot(
-    x: TensorLike, y: TensorLike, axis: int | Sequence[Sequence[int]] | Sequence[int] = 2
+    x: TensorLike, y: TensorLike, axes: int | Sequence[Sequence[int]] | Sequence[int] = 2
 ) -> Tensor:
-    """The sum of products over pairs of axes: the last ``axis`` of ``x`` with the first of ``y``,
+    """The sum of products over pairs of axes: the last ``axes`` of ``x`` with the first of ``y``,
     or the listed ones.
-
-    ``axes`` is a synonym of ``axis``.
 
     Raises:
         ShapeError: if paired axes differ in size.
@@ -120,14 +128,14 @@ def tensordot(
     [[1, 2], [3, 4]]
     """
     a, b = _numbers("tensordot", x, y)
-    if isinstance(axis, int):
-        first, second = list(range(a.ndim - axis, a.ndim)), list(range(axis))
-        if axis > min(a.ndim, b.ndim):
+    if isinstance(axes, int):
+        first, second = list(range(a.ndim - axes, a.ndim)), list(range(axes))
+        if axes > min(a.ndim, b.ndim):
             raise ShapeError(
-                f"[tensordot] {axis} axes of shapes {a.shape} and {b.shape}; use fewer"
+                f"[tensordot] {axes} axes of shapes {a.shape} and {b.shape}; use fewer"
             )
     else:
-        lists = [list(part) if isinstance(part, Sequence) else [part] for part in axis]
+        lists = [list(part) if isinstance(part, Sequence) else [part] for part in axes]
         first = [axis_of("tensordot", each, a.shape) for each in lists[0]]
         second = [axis_of("tensordot", each, b.shape) for each in lists[1]]
     if len(first) != len(second):
@@ -179,7 +187,7 @@ def cross(x: TensorLike, y: TensorLike, axis: int = -1) -> Tensor:
     )
 
 
-def trace(x: TensorLike, offset: int = 0) -> Tensor:
+def trace(x: TensorLike, offset: int = 0, dtype: object = None) -> Tensor:
     """The sum of the diagonal of the last two axes.
 
     >>> trace([[1, 2], [3, 4]]).item()
@@ -188,8 +196,7 @@ def trace(x: TensorLike, offset: int = 0) -> Tensor:
     node = as_node(x)
     if node.ndim < 2:
         raise ShapeError(f"[trace] shape {node.shape} is no matrix; give at least two axes")
-    if not node.dtype.inexact:
-        node = cast(node, int64)
+    node = cast(node, sum_dtype(node.dtype, dtype))
     found = diagonal_node(node, offset, node.ndim - 2, node.ndim - 1)
     return wrap(ops.reduce_sum(found, (found.ndim - 1,)))
 

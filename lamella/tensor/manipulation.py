@@ -31,8 +31,13 @@ __all__ = [
 
 
 # -- shape -----------------------------------------------------------------------------------------
-def reshape(x: TensorLike, *shape: int | Sequence[int]) -> Tensor:
-    """The same elements in row-major order under ``shape``; one size may be -1 (worked out).
+def reshape(
+    x: TensorLike, shape: int | Sequence[int], *sizes: int, copy: bool | None = None
+) -> Tensor:
+    """The same elements in row-major order under ``shape``, given as a sequence or as sizes; one
+    size may be -1 (worked out).
+
+    ``copy`` is accepted for the array-API's sake: values are never shared visibly.
 
     Raises:
         ShapeError: if the number of elements differs.
@@ -40,7 +45,7 @@ def reshape(x: TensorLike, *shape: int | Sequence[int]) -> Tensor:
     >>> reshape([1, 2, 3, 4], (2, -1)).shape
     (2, 2)
     """
-    return wrap(ops.reshape(as_node(x), shape_of("reshape", *shape, allow=-1)))
+    return wrap(ops.reshape(as_node(x), shape_of("reshape", shape, *sizes, allow=-1)))
 
 
 def view(x: TensorLike, *shape: object) -> Tensor:
@@ -147,7 +152,7 @@ unsqueeze = expand_dims
 
 
 # -- order of axes ---------------------------------------------------------------------------------
-def permute(x: TensorLike, *axes: int | Sequence[int]) -> Tensor:
+def permute(x: TensorLike, axes: int | Sequence[int], *more: int) -> Tensor:
     """Axis ``i`` of the result is axis ``axes[i]`` of ``x``.
 
     Raises:
@@ -157,8 +162,8 @@ def permute(x: TensorLike, *axes: int | Sequence[int]) -> Tensor:
     (3, 1)
     """
     node = as_node(x)
-    order = axes[0] if len(axes) == 1 and isinstance(axes[0], Sequence) else axes
-    found = [axis_of("permute", a, node.shape) for a in order]  # type: ignore[arg-type]
+    order = axes if isinstance(axes, Sequence) else (axes, *more)
+    found = [axis_of("permute", a, node.shape) for a in order]
     return wrap(ops.permute(node, found))
 
 
@@ -273,8 +278,8 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     return common_shape("broadcast_shapes", *map(tuple, shapes))  # type: ignore[return-value]
 
 
-def broadcast_to(x: TensorLike, *shape: int | Sequence[int]) -> Tensor:
-    """``x`` repeated to ``shape``, at no cost.
+def broadcast_to(x: TensorLike, shape: int | Sequence[int], *sizes: int) -> Tensor:
+    """``x`` repeated to ``shape`` (a sequence, or sizes), at no cost.
 
     Raises:
         ShapeError: if ``shape`` cannot be reached.
@@ -282,7 +287,7 @@ def broadcast_to(x: TensorLike, *shape: int | Sequence[int]) -> Tensor:
     >>> broadcast_to([1, 2], (3, 2)).shape
     (3, 2)
     """
-    return wrap(ops.broadcast_to(as_node(x), shape_of("broadcast_to", *shape)))
+    return wrap(ops.broadcast_to(as_node(x), shape_of("broadcast_to", shape, *sizes)))
 
 
 def expand(x: TensorLike, *shape: int | Sequence[int]) -> Tensor:

@@ -36,7 +36,7 @@ def _shaped(node: Node, shape: Shape, axes: tuple[int, ...], keepdims: bool) -> 
     return ops.reshape(node, kept(shape, axes)) if keepdims else node
 
 
-def _sum_dtype(dtype: DType, wanted: object) -> DType:
+def sum_dtype(dtype: DType, wanted: object) -> DType:
     """What sums and products of ``dtype`` are: integers at least 64 bits wide."""
     if wanted is not None:
         return as_dtype(wanted)
@@ -52,7 +52,7 @@ def sum(x: TensorLike, axis: Axes = None, dtype: object = None, keepdims: bool =
     """
     node = as_node(x)
     axes = axes_of("sum", axis, node.shape)
-    total = ops.reduce_sum(cast(node, _sum_dtype(node.dtype, dtype)), axes)
+    total = ops.reduce_sum(cast(node, sum_dtype(node.dtype, dtype)), axes)
     return wrap(_shaped(total, node.shape, axes, keepdims))
 
 
@@ -65,7 +65,7 @@ def prod(x: TensorLike, axis: Axes = None, dtype: object = None, keepdims: bool 
     """
     node = as_node(x)
     axes = axes_of("prod", axis, node.shape)
-    total = ops.reduce_prod(cast(node, _sum_dtype(node.dtype, dtype)), axes)
+    total = ops.reduce_prod(cast(node, sum_dtype(node.dtype, dtype)), axes)
     return wrap(_shaped(total, node.shape, axes, keepdims))
 
 
@@ -350,7 +350,7 @@ def cumsum(x: TensorLike, axis: int | None = None, dtype: object = None) -> Tens
     [1, 3, 6]
     """
     node = as_node(x)
-    return _running("cumsum", ops.cumsum, cast(node, _sum_dtype(node.dtype, dtype)), axis)
+    return _running("cumsum", ops.cumsum, cast(node, sum_dtype(node.dtype, dtype)), axis)
 
 
 @with_synonyms
@@ -361,7 +361,7 @@ def cumprod(x: TensorLike, axis: int | None = None, dtype: object = None) -> Ten
     [1, 2, 6]
     """
     node = as_node(x)
-    return _running("cumprod", ops.cumprod, cast(node, _sum_dtype(node.dtype, dtype)), axis)
+    return _running("cumprod", ops.cumprod, cast(node, sum_dtype(node.dtype, dtype)), axis)
 
 
 @with_synonyms

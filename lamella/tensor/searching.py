@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "argsort", "bincount", "gather", "nonzero", "one_hot", "put_along_axis", "scatter",
     "scatter_add", "searchsorted", "sort", "take", "take_along_axis", "topk", "unique",
-    "unique_values",
+    "unique_all", "unique_counts", "unique_inverse", "unique_values",
 ]  # fmt: skip
 
 
@@ -93,17 +93,32 @@ def topk(x: TensorLike, k: int, axis: int = -1, largest: bool = True) -> Sorted:
     return Sorted(wrap(values), wrap(indices))
 
 
+def _before(a: Node, b: Node) -> Node:
+    """``a < b``, with nan above every number."""
+    less = ops.less(a, b)
+    if a.dtype.kind != "f":
+        return less
+    return ops.bitwise_or(less, ops.bitwise_and(ops.isnan(b), ops.logical_not(ops.isnan(a))))
+
+
+def _not_after(a: Node, b: Node) -> Node:
+    return ops.logical_not(_before(b, a))
+
+
 @with_synonyms
 def searchsorted(
     sorted_sequence: TensorLike,
     values: TensorLike,
     side: Literal["left", "right"] = "left",
     right: bool = False,
+    sorter: TensorLike | None = None,
 ) -> Tensor:
     """Where to put ``values`` in an ascending vector so that it stays ascending: binary search,
     int64.
 
-    ``side`` "left" puts before equal elements, "right" (or ``right=True``) after them.
+    ``side`` "left" puts before equal elements, "right" (or ``right=True``) after them; nan counts
+    as the largest. ``sorter`` gives the positions that put the sequence in order, as
+    :func:`argsort` finds them.
 
     >>> searchsorted([1, 3, 5], [3, 4]).tolist(), searchsorted([1, 3, 5], 3, side="right").item()
     ([1, 2], 2)
@@ -113,8 +128,10 @@ def searchsorted(
     row, wanted = pair("searchsorted", sorted_sequence, values)
     if row.ndim != 1:
         raise ShapeError(f"[searchsorted] a sorted sequence of shape {row.shape}; give a vector")
+    if sorter is not None:
+        row = ops.gather(row, as_node(sorter))
     size = int(row.shape[0])
-    before = ops.less_equal if right or side == "right" else ops.less
+    before = _not_after if right or side == "right" else _before
     place = ops.full(0, wanted.shape, int64)
     step = 1 << size.bit_length() >> 1
     while step and size:
@@ -261,13 +278,78 @@ def unique(
     return wrap(node_from_array(found))
 
 
+class UniqueAll(NamedTuple):
+    """The distinct elements, where each first occurs, where each element is, and how often."""
+
+    values: Any
+    indices: Any
+    inverse_indices: Any
+    counts: Any
+
+
+class UniqueInverse(NamedTuple):
+    """The distinct elements, and the position among them of each element."""
+
+    values: Any
+    inverse_indices: Any
+
+
+class UniqueCounts(NamedTuple):
+    """The distinct elements, and how often each occurs."""
+
+    values: Any
+    counts: Any
+
+
+def _distinct(x: TensorLike) -> UniqueAll:
+    """Distinct elements in ascending order, nan last, each nan by itself; looks at the values."""
+    array = _host(x, "unique")
+    found = np.unique(
+        array, return_index=True, return_inverse=True, return_counts=True, equal_nan=False
+    )
+    parts = [np.asarray(found[0]), *(np.asarray(part).astype(np.int64) for part in found[1:])]
+    parts[2] = parts[2].reshape(array.shape)
+    return UniqueAll(*(wrap(node_from_array(part)) for part in parts))
+
+
+def unique_all(x: TensorLike) -> UniqueAll:
+    """``(values, indices, inverse_indices, counts)`` of the distinct elements; looks at the values.
+
+    Every nan is distinct, as the array-API standard says.
+
+    >>> [part.tolist() for part in unique_all([3, 1, 3])]
+    [[1, 3], [1, 0], [1, 0, 1], [1, 2]]
+    """
+    return _distinct(x)
+
+
+def unique_inverse(x: TensorLike) -> UniqueInverse:
+    """``(values, inverse_indices)`` of the distinct elements; looks at the values.
+
+    >>> [part.tolist() for part in unique_inverse([3, 1, 3])]
+    [[1, 3], [1, 0, 1]]
+    """
+    found = _distinct(x)
+    return UniqueInverse(found.values, found.inverse_indices)
+
+
+def unique_counts(x: TensorLike) -> UniqueCounts:
+    """``(values, counts)`` of the distinct elements; looks at the values.
+
+    >>> [part.tolist() for part in unique_counts([3, 1, 3])]
+    [[1, 3], [1, 2]]
+    """
+    found = _distinct(x)
+    return UniqueCounts(found.values, found.counts)
+
+
 def unique_values(x: TensorLike) -> Tensor:
-    """The distinct elements (array-API's name).
+    """The distinct elements, every nan among them; looks at the values (array-API's name).
 
     >>> unique_values([3, 1, 3]).tolist()
     [1, 3]
     """
-    return unique(x)  # type: ignore[no-any-return]
+    return _distinct(x).values  # type: ignore[no-any-return]
 
 
 def one_hot(x: TensorLike, num_classes: int, dtype: object = int64) -> Tensor:

@@ -25,9 +25,9 @@ from lamella.dtypes import (
     int32,
     int64,
 )
-from lamella.errors import DTypeError, OptionError, ShapeError
+from lamella.errors import DTypeError, ShapeError
 from lamella.tensor.comparison import astype, equal
-from lamella.tensor.core import TensorCore, node_of, value_of, wrap
+from lamella.tensor.core import TensorCore, check_device, node_of, value_of, wrap
 from lamella.tensor.joining import unstack
 from lamella.tensor.reduction import any as any_of
 
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from lamella.tensor.tensor import Tensor
 
 __all__ = ["TensorValues"]
+
+
+_DEVICES = ("cpu", "cuda", "gpu", "mps", "meta")
 
 
 class TensorValues(TensorCore):
@@ -154,10 +157,17 @@ class TensorValues(TensorCore):
 
         return reduced(self)
 
-    def __dlpack__(self, **options: Any) -> Any:
+    def __dlpack__(
+        self,
+        *,
+        stream: object = None,
+        max_version: tuple[builtins.int, builtins.int] | None = None,
+        dl_device: tuple[builtins.int, builtins.int] | None = None,
+        copy: builtins.bool | None = None,
+    ) -> Any:
         from lamella.tensor.dlpack import capsule_of
 
-        return capsule_of(self, **options)
+        return capsule_of(self, stream, max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[builtins.int, builtins.int]:
         return (1, 0)
@@ -181,6 +191,11 @@ class TensorValues(TensorCore):
         """The tensor itself: it is in memory."""
         return cast("Tensor", self)
 
+    def to_device(self, device: object, /, *, stream: object = None) -> Tensor:
+        """The tensor itself: it is on the CPU, the only device (array-API's name)."""
+        check_device(device, "to_device")
+        return cast("Tensor", self)
+
     def to(self, *args: Any, **options: Any) -> Tensor:
         """The tensor as an element type, on a device, or like another tensor.
 
@@ -193,15 +208,8 @@ class TensorValues(TensorCore):
                 continue  # non_blocking, copy
             if isinstance(arg, TensorCore):
                 found = astype(found, arg.dtype)
-            elif isinstance(arg, str) and arg.split(":")[0] in (
-                "cpu",
-                "cuda",
-                "gpu",
-                "mps",
-                "meta",
-            ):
-                if arg.split(":")[0] != "cpu":
-                    raise OptionError(f"[to] there is no device {arg!r} here; known devices: cpu")
+            elif isinstance(arg, str) and arg.split(":")[0] in _DEVICES:
+                check_device(arg, "to")
             else:
                 found = astype(found, as_dtype(arg))
         return found
