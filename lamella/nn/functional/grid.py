@@ -64,7 +64,8 @@ def _evenly(count: int, aligned: bool, dtype: Any) -> Tensor:
     """The normalised coordinates of the elements of an axis."""
     if aligned:
         return lm.linspace(-1, 1, count, dtype=dtype) if count > 1 else lm.zeros(1, dtype=dtype)
-    return ((2 * lm.arange(count) + 1) / count - 1).astype(dtype)
+    wide = lm.float64 if dtype.bits == 64 else lm.float32
+    return ((2 * lm.arange(count, dtype=wide) + 1) / count - 1).astype(dtype)
 
 
 def grid_sample(
