@@ -127,8 +127,8 @@ _FROM: Final = {
     "lamella.errors": "LamellaError",
     "lamella.io": "save load",
     "lamella.transforms": (
-        "ShapeDtypeStruct check debug_print fori_loop grad hessian io_callback jacfwd jacrev jit "
-        "jvp map pure_callback scan value_and_grad vjp vmap while_loop"
+        "ShapeDtypeStruct check cond debug_print fori_loop grad hessian io_callback jacfwd "
+        "jacrev jit jvp map pure_callback scan switch value_and_grad vjp vmap while_loop"
     ),
     "lamella.transforms.kernel": "custom_op kernel",
 }

@@ -19,6 +19,7 @@ from typing import Protocol
 from lamella import ops
 from lamella.compiler.blueprint import Blueprint, Control, Source
 from lamella.compiler.memory import Temporary
+from lamella.graph.branches import Branch
 from lamella.graph.loops import Loop
 from lamella.ir.dim import Dim, Size, product, symbols
 from lamella.ir.node import Node
@@ -140,15 +141,20 @@ class Writer:
 def symbols_of(node: Node) -> set[str]:
     """The size symbols that a call's subgraphs and results mention."""
     found: set[str] = set()
+    graphs: Sequence[Subgraph | None]
     op = node.op
-    if not isinstance(op, Loop):
+    if isinstance(op, Loop):
+        graphs = (op.body, op.condition)
+    elif isinstance(op, Branch):
+        graphs = op.branches
+    else:
         return found
     sizes = [s for shape, _ in op.results(node.inputs) for s in shape]
     sizes += [s for source in node.inputs for s in source.shape]
     for size in sizes:
         if isinstance(size, Dim):
             found |= symbols(size)
-    for graph in (op.body, op.condition):
+    for graph in graphs:
         found |= set() if graph is None else graph.symbols()
     return found
 
@@ -159,6 +165,26 @@ def lower(
     """The steps of a control-flow call."""
     if isinstance(node.op, Loop):
         LoopSteps(writer, node, node.op, given, results, nested).write()
+    elif isinstance(node.op, Branch):
+        _branch(writer, node.op, given, results, nested)
+
+
+def _branch(
+    writer: Writer, op: Branch, given: Sequence[int], results: Sequence[int], nested: Nested
+) -> None:
+    """Each branch behind a jump over it; after it a jump over those that follow."""
+    index, ends = writer.register(), []
+    writer.control("load", index, given[0])
+    last = len(op.branches) - 1
+    for number, branch in enumerate(op.branches):
+        over = []
+        if number < last:
+            over.append(writer.control("less", index, writer.number(number + 1)))
+        writer.splice(compiled(branch, nested, {}), given[1:], results)
+        if number < last:
+            ends.append(writer.control("jump"))
+        writer.aim(*over)
+    writer.aim(*ends)
 
 
 def compiled(graph: Subgraph, nested: Nested, donated: Mapping[int, int]) -> Blueprint:

@@ -23,7 +23,7 @@ from lamella.ops.calls import Call, call
 if TYPE_CHECKING:
     from lamella.graph.loops import Loop
 
-__all__ = ["batched_loop", "pruned", "swapped", "widened"]
+__all__ = ["batched_inputs", "batched_loop", "like", "pruned", "swapped", "widened"]
 
 
 def widened(node: Node, size: Size) -> Node:
@@ -122,12 +122,12 @@ class Batched:
                   *(ops.full(0, row.shape, row.dtype) for row in rows)]  # fmt: skip
         after = [*self.outputs()[: self.op.carries], *rows]
         return [
-            ops.where(_like(alive, new), new, old)
+            ops.where(like(alive, new), new, old)
             for new, old in zip(after, before, strict=True)
         ]
 
 
-def _like(alive: Node, node: Node) -> Node:
+def like(alive: Node, node: Node) -> Node:
     """A flag for each example at every element of ``node``."""
     shape = (*alive.shape, *[1] * (node.ndim - 1))
     return ops.broadcast_to(ops.reshape(alive, shape), node.shape)

@@ -1,5 +1,6 @@
 """Transformations of functions: derivatives, batching, compilation; functions in and out."""
 from lamella.transforms.batching import vmap
+from lamella.transforms.branching import cond, switch
 from lamella.transforms.callback import (
     ShapeDtypeStruct,
     check,
@@ -20,7 +21,7 @@ from lamella.transforms.derivatives import (
 from lamella.transforms.jit import jit
 
 __all__ = [
-    "ShapeDtypeStruct", "check", "debug_print", "fori_loop", "grad", "hessian", "io_callback",
-    "jacfwd", "jacrev", "jit", "jvp", "map", "pure_callback", "scan", "value_and_grad", "vjp",
-    "vmap", "while_loop",
+    "ShapeDtypeStruct", "check", "cond", "debug_print", "fori_loop", "grad", "hessian",
+    "io_callback", "jacfwd", "jacrev", "jit", "jvp", "map", "pure_callback", "scan", "switch",
+    "value_and_grad", "vjp", "vmap", "while_loop",
 ]  # fmt: skip
