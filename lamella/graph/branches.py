@@ -39,9 +39,8 @@ class Branch(Call):
 
     def __post_init__(self) -> None:
         """Branches may be given as text, as they are read from files."""
-        found = tuple(
-            Subgraph.parse(b, PRIMITIVES) if isinstance(b, str) else b for b in self.branches
-        )
+        given: tuple[Subgraph | str, ...] = self.branches
+        found = tuple(Subgraph.parse(b, PRIMITIVES) if isinstance(b, str) else b for b in given)
         object.__setattr__(self, "branches", found)
 
     def results(self, inputs: Sequence[Node]) -> tuple[Result, ...]:

@@ -32,7 +32,8 @@ def cond(pred: Any, true_fun: Function, false_fun: Function, *operands: Any) -> 
 
     Args:
         pred: one boolean (or integer: other than 0), a tensor or a Python value.
-        true_fun, false_fun: functions that return trees of the same structure, shapes and dtypes.
+        true_fun: a function of the operands.
+        false_fun: one that returns a tree of the same structure, shapes and dtypes.
         operands: trees of tensors; functions may also close over tensors.
 
     Raises:
