@@ -136,6 +136,7 @@ _MODULES: Final = {
     "linalg": "lamella.tensor.linalg",
     "random": "lamella.tensor.random",
     "special": "lamella.tensor.special",
+    "fft": "lamella.tensor.fft",
     "tree": "lamella.tree",
     "errors": "lamella.errors",
     "dtypes": "lamella.dtypes",

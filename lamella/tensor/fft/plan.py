@@ -1,0 +1,157 @@
+"""Discrete Fourier transforms of pairs of real tensors along the last axis, of any length.
+
+Input: real and imaginary parts (the second None where it is zero), the sign of the exponent.
+Output: both parts of ``Σ x[j] exp(sign 2πi j k / n)``, unscaled.
+
+Method: lengths up to 64 (and primes up to 256) are one contraction with the transform's matrix.
+Others are split as n = n1 n2 (Cooley and Tukey, 1965): transforms of length n1, twiddle factors,
+transforms of length n2. Larger primes are convolutions with a chirp (Bluestein, 1970), of a length
+that is a power of 2. All is composed of contractions and products, so that derivatives, batching
+and every target follow. Tables are computed in float64, their angles reduced exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from lamella.dtypes import DType
+from lamella.ir.node import Node
+from lamella.tensor.core import wrap
+from lamella.tensor.host import node_from_array
+from lamella.tensor.joining import concat
+from lamella.tensor.linalg import matmul
+
+if TYPE_CHECKING:
+    from lamella.tensor.tensor import Tensor
+
+__all__ = ["Pair", "divisor", "transform", "turns"]
+
+Pair = tuple["Tensor", "Tensor | None"]
+
+_DIRECT: Final = 64  # lengths that are one contraction
+_DIRECT_PRIME: Final = 256  # primes that still are
+
+
+def divisor(n: int) -> int:
+    """The length of the first transforms that one of ``n`` is split into: a divisor up to 64 near
+    the right root of n, else the least prime factor; n itself is not split.
+
+    >>> divisor(1024), divisor(64), divisor(101), divisor(2 * 101)
+    (32, 64, 101, 2)
+    """
+    if n <= _DIRECT:
+        return n
+    stages = math.ceil(math.log(n, _DIRECT) - 1e-9)
+    target = n ** (1 / stages)
+    found = [d for d in range(2, _DIRECT + 1) if n % d == 0]
+    if found:
+        return min(found, key=lambda d: abs(math.log(d / target)))
+    return next((d for d in range(_DIRECT + 1, math.isqrt(n) + 1) if n % d == 0), n)
+
+
+def turns(numerator: np.ndarray, n: int) -> np.ndarray:
+    """``exp(2πi numerator / n)``, exact at quarter turns.
+
+    >>> turns(np.arange(4), 4).tolist()
+    [(1+0j), 1j, (-1+0j), -1j]
+    """
+    quarter, rest = np.divmod(4 * (numerator % n), n)
+    angle = np.pi / 2 * rest / n
+    c, s = np.cos(angle), np.sin(angle)
+    real, imag = np.choose(quarter, [c, -s, -c, s]), np.choose(quarter, [s, c, -s, -c])
+    return (real + 0.0) + 1j * (imag + 0.0)
+
+
+def _nodes(table: np.ndarray, dtype: DType) -> tuple[Node, Node]:
+    parts = (np.ascontiguousarray(part, dtype.numpy) for part in (table.real, table.imag))
+    real, imag = (node_from_array(part) for part in parts)
+    return real, imag
+
+
+@lru_cache(maxsize=256)
+def _matrix(n: int, sign: int, dtype: DType) -> tuple[Node, Node]:
+    place = np.arange(n)
+    return _nodes(turns(sign * np.outer(place, place), n), dtype)
+
+
+@lru_cache(maxsize=64)
+def _twiddles(n1: int, n2: int, sign: int, dtype: DType) -> tuple[Node, Node]:
+    return _nodes(turns(sign * np.outer(np.arange(n1), np.arange(n2)), n1 * n2), dtype)
+
+
+@lru_cache(maxsize=64)
+def _chirp(n: int, length: int, sign: int, dtype: DType) -> tuple[Node, Node, Node, Node]:
+    """The chirp ``exp(sign πi j² / n)``, and the transform of its conjugate around 0."""
+    squares = np.array([j * j % (2 * n) for j in range(n)])
+    chirp = turns(sign * squares, 2 * n)
+    around = np.zeros(length, complex)
+    around[:n] = chirp.conj()
+    around[length - n + 1 :] = chirp[1:][::-1].conj()
+    return *_nodes(chirp, dtype), *_nodes(np.fft.fft(around) / length, dtype)
+
+
+def _times(a: Tensor, b: Tensor | None, c: Any, d: Any) -> tuple[Tensor, Tensor]:
+    """``(a + ib) (c + id)``."""
+    if b is None:
+        return a * c, a * d
+    return a * c - b * d, a * d + b * c
+
+
+def _direct(re: Tensor, im: Tensor | None, n: int, sign: int) -> tuple[Tensor, Tensor]:
+    """One contraction along the last axis."""
+    c, s = (wrap(node) for node in _matrix(n, sign, re.dtype))
+    if im is None:
+        return matmul(re, c), matmul(re, s)
+    return matmul(re, c) - matmul(im, s), matmul(re, s) + matmul(im, c)
+
+
+def _first(re: Tensor, im: Tensor | None, n: int, sign: int) -> tuple[Tensor, Tensor]:
+    """Transforms along the last axis but one."""
+    if n > _DIRECT:
+        turned = None if im is None else im.swapaxes(-1, -2)
+        p, q = transform(re.swapaxes(-1, -2), turned, sign)
+        return p.swapaxes(-1, -2), q.swapaxes(-1, -2)
+    c, s = (wrap(node) for node in _matrix(n, sign, re.dtype))
+    if im is None:
+        return matmul(c, re), matmul(s, re)
+    return matmul(c, re) - matmul(s, im), matmul(s, re) + matmul(c, im)
+
+
+def _bluestein(re: Tensor, im: Tensor | None, n: int, sign: int) -> tuple[Tensor, Tensor]:
+    """``jk = (j² + k² - (k - j)²) / 2`` makes the transform a convolution."""
+    length = 1 << (2 * n - 2).bit_length()
+    c, s, fc, fs = (wrap(node) for node in _chirp(n, length, sign, re.dtype))
+    p, q = _times(re, im, c, s)
+    fill = p[..., :1] * 0
+    zeros = fill.expand((*p.shape[:-1], length - n))
+    p, q = transform(concat([p, zeros], axis=-1), concat([q, zeros], axis=-1), -1)
+    p, q = _times(p, q, fc, fs)
+    p, q = transform(p, q, 1)
+    return _times(p[..., :n], q[..., :n], c, s)
+
+
+def transform(re: Tensor, im: Tensor | None, sign: int) -> tuple[Tensor, Tensor]:
+    """The unscaled transform along the last axis; ``sign`` is -1 forwards, 1 backwards.
+
+    >>> from lamella.tensor.creation import tensor
+    >>> [part.tolist() for part in transform(tensor([1.0, 2.0]), None, -1)]
+    [[3.0, -1.0], [0.0, 0.0]]
+    """
+    n = int(re.shape[-1])
+    n1 = divisor(n)
+    if n1 == n:
+        if n > _DIRECT_PRIME:
+            return _bluestein(re, im, n, sign)
+        p, q = _direct(re, im, n, sign)
+        return p, q
+    n2 = n // n1
+    shape = (*re.shape[:-1], n1, n2)
+    p, q = _first(re.reshape(shape), None if im is None else im.reshape(shape), n1, sign)
+    c, s = (wrap(node) for node in _twiddles(n1, n2, sign, re.dtype))
+    p, q = _times(p, q, c, s)
+    p, q = transform(p, q, sign)
+    return p.swapaxes(-1, -2).reshape(re.shape), q.swapaxes(-1, -2).reshape(re.shape)
