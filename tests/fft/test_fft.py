@@ -1,4 +1,4 @@
-"""Fourier transforms against NumPy's and SciPy's: every length class, norm, axis; derivatives by the
+"""Fourier transforms against NumPy and SciPy: every length class, norm, axis; derivatives by the
 transform's own linearity; transformations; wrong uses.
 """
 

@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms (``lm.fft``): the functions of the array-API standard, and for planes.
+"""Discrete Fourier transforms (``lm.fft``): the functions of the array-API standard, and of planes.
 
 Any length, several axes, ``norm`` "backward" (1/n on the inverse), "ortho" (1/√n on both) or
 "forward". Input of float32 or less gives complex64, of float64 complex128. Derivatives to any
