@@ -11,14 +11,19 @@ from dataclasses import replace
 from math import gcd, prod
 
 from lamella import ops
-from lamella.compiler.convolution_plan import Axis, lanes, plan
-from lamella.compiler.convolution_tiles import axes_of, flattened
+from lamella.compiler.convolution_base import ConvolutionWriter, axes_of
+from lamella.compiler.convolution_plan import Axis, flattened, lanes, plan
+from lamella.compiler.convolution_tiles import ConvolutionKernel
+from lamella.compiler.depthwise import DepthwiseKernel
+from lamella.compiler.fusion import Group
+from lamella.compiler.statements import Program
 from lamella.ir.node import Node
 from lamella.ops.convolution import Conv
+from lamella.ops.convolution_depthwise import conv_depthwise, taps_first
 from lamella.ops.convolution_last import channels_first, channels_last, conv_last, pack
 from lamella.ops.families import accumulator
 
-__all__ = ["direct"]
+__all__ = ["direct", "writer"]
 
 LEAST = 1 << 15  # multiply-adds below which a schedule of its own does not pay
 
@@ -39,6 +44,9 @@ def direct(node: Node, inputs: Sequence[Node], vector_bytes: int) -> Node | None
     axes = _axes(op, node, x, w)
     if axes is None or prod(map(int, node.shape)) * channels * prod(a.taps for a in axes) < LEAST:
         return None
+    if channels == each == 1 and groups > 1:
+        found = conv_depthwise(op, channels_last(x), taps_first(w), node.shape[2:], node.dtype)
+        return channels_first(found)
     itemsize = accumulator(node.dtype).itemsize
     wide = lanes(axes, each, vector_bytes, itemsize)
     outer = groups * int(x.shape[0]) * axes[0].each * prod(a.phases for a in axes)
@@ -75,3 +83,18 @@ def _axes(op: Conv, node: Node, x: Node, w: Node) -> list[Axis] | None:
         return None
     return flattened(axes, int(x.shape[0])) or axes
 
+
+
+def writer(
+    group: Group, program: Program, needed: set[Node], vector_bytes: int
+) -> ConvolutionWriter | None:
+    """The writer of a group's kernel, where its contraction is one that this module made."""
+    node = group.members[0].node
+    known = all(isinstance(size, int) and size for n in (node, *node.inputs) for size in n.shape)
+    if not known or node.dtype.kind != "f":
+        return None
+    if node.op.name == "conv_last":
+        return ConvolutionKernel(group, program, needed, vector_bytes)
+    if node.op.name == "conv_depthwise":
+        return DepthwiseKernel(group, program, needed)
+    return None

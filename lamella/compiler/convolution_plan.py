@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product as pairs
+from math import prod
 
-__all__ = ["Axis", "Plan", "lanes", "parts_of", "plan"]
+__all__ = ["Axis", "Plan", "flattened", "lanes", "parts_of", "plan"]
 
 SCRATCH = 448 * 1024  # bytes of image that a task copies: it stays in the second-level cache
 TASKS = 16  # tasks that keep workers busy
@@ -52,6 +53,14 @@ class Axis:
     def window(self, places: int) -> int:
         """Positions of the image that so many neighbouring places of a phase read."""
         return (places - 1) * self.step + (self.reach - 1) * self.gap + 1
+
+
+def flattened(axes: Sequence[Axis], images: int) -> list[Axis] | None:
+    """All places of all images as one axis, where each reads just its own position."""
+    if all(a.taps == a.step == a.phases == 1 and a.low == 0 and a.size == a.places for a in axes):
+        size = images * prod(a.size for a in axes)
+        return [*[Axis(1, 1, 1, 1, 0, 1)] * 2, Axis(size, size, 1, 1, 0, 1)]
+    return None
 
 
 @dataclass(frozen=True, slots=True)

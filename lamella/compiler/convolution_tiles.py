@@ -13,21 +13,26 @@ The order of every sum depends on sizes alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
-from lamella.compiler.convolution_plan import Axis, Plan, parts_of, plan
-from lamella.compiler.elements import Elements
+from lamella.compiler.convolution_base import (
+    ConvolutionWriter,
+    extent_of,
+    loads_of,
+    maximum,
+    multiply_add,
+    not_before,
+    sizes_of,
+    tiles_of,
+    within,
+)
+from lamella.compiler.convolution_plan import Plan, flattened, parts_of, plan
 from lamella.compiler.fusion import Group
-from lamella.compiler.statements import Program, Statement
-from lamella.dtypes import int64
-from lamella.ir.dim import Size
+from lamella.compiler.statements import Program
 from lamella.ir.index import (
     TRUE,
-    Substitution,
     add,
     both,
-    bounds,
     coefficient,
     constant,
     floordiv,
@@ -36,85 +41,31 @@ from lamella.ir.index import (
     minimum,
     mod,
     mul,
-    parts,
     split_linear,
     sub,
 )  # fmt: skip
-from lamella.ir.loops import (
-    Alloc,
-    Apply,
-    Const,
-    Expr,
-    For,
-    If,
-    Load,
-    Stmt,
-    Store,
-    Var,
-    cast,
-)  # fmt: skip
+from lamella.ir.loops import Alloc, Const, Expr, For, If, Load, Stmt, Store, Var, cast
 from lamella.ir.node import Node
 from lamella.ops.base import Index
-from lamella.ops.convolution import Conv
-from lamella.ops.families import accumulator
 
-__all__ = ["ConvolutionKernel", "axes_of", "fits"]
+__all__ = ["ConvolutionKernel"]
 
 
-def axes_of(op: Conv, image: Sequence[int], places: Sequence[int], taps: Sequence[int]) -> list[
-    Axis
-]:
-    """The spatial axes, at least three: those that are missing have size 1."""
-    sizes = zip(image, places, taps, op.stride, op.low, op.w_dilation, op.x_dilation, strict=True)
-    found = [Axis(*values) for values in sizes]
-    return [Axis(1, 1, 1, 1, 0, 1)] * (3 - len(found)) + found
-
-
-def flattened(axes: Sequence[Axis], images: int) -> list[Axis] | None:
-    """All places of all images as one axis, where each reads just its own position."""
-    if all(a.taps == a.step == a.phases == 1 and a.low == 0 and a.size == a.places for a in axes):
-        size = images * prod(tuple(a.size for a in axes))
-        return [*[Axis(1, 1, 1, 1, 0, 1)] * 2, Axis(size, size, 1, 1, 0, 1)]
-    return None
-
-
-@dataclass(slots=True)
-class _Phase:
-    """One axis in a task: the first tap of its phase, how many there are, and the position that
-    place 0 and that tap read.
-    """
-
-    number: Expr
-    first: Expr
-    taps: Expr | Size
-    offset: Expr
-
-
-class ConvolutionKernel:
+class ConvolutionKernel(ConvolutionWriter):
     """Writes the kernel of one ``conv_last`` with its tail."""
 
     def __init__(
         self, group: Group, program: Program, needed: set[Node], vector_bytes: int
     ) -> None:
-        self.group, self.needed = group, needed
-        self.first: Statement = group.members[0]
-        node = self.first.node
-        x, w = node.inputs
-        elements = Elements(program.names, program.params)
-        self.image, self.kernel = elements.argument(x), elements.argument(w)
-        self.node, self.dtype = node, accumulator(node.dtype)
-        self.groups, self.blocks, self.lanes = _sizes(w.shape[0], w.shape[1], w.shape[-1])
+        node = group.members[0].node
+        w = node.inputs[1]
+        super().__init__(group, program, needed, w.shape[2:-2])
+        self.groups, self.blocks, self.lanes = sizes_of(w.shape[0], w.shape[1], w.shape[-1])
         self.inner = int(w.shape[-2])  # input channels of a group
         self.each = int(node.shape[-1]) // self.groups
-        op = node.op
-        if not isinstance(op, Conv):
-            raise TypeError(f"{op.name} is no convolution")
-        self.space = _sizes(*x.shape[1:-1]), _sizes(*node.shape[1:-1])
-        axes = axes_of(op, *self.space, _sizes(*w.shape[2:-2]))
-        self.images = int(x.shape[0])
-        flat = flattened(axes, self.images)
+        flat = flattened(self.axes, self.images)
         self.flat = flat is not None
-        self.axes = flat or axes
+        self.axes = flat or self.axes
         self.count = 1 if self.flat else self.images
         self.plan = _plan(self, vector_bytes)
         self.work = self._work()
@@ -124,16 +75,11 @@ class ConvolutionKernel:
         taps = prod(tuple(a.taps for a in self.axes))
         return p.task_rows * p.task_columns * p.blocks * self.lanes * taps * self.inner // 8 + 1
 
-    # -- elements by axes of the schedule ----------------------------------------------------------
-    def _position(self, n: Expr, at: Sequence[Expr], space: Sequence[int]) -> Index:
+    def spatial(self, at: Sequence[Expr], space: Sequence[int]) -> Index:
         """Image and position as the graph has them."""
         if self.flat:
             return tuple(split_linear(at[-1], (self.images, *space)))
-        return (n, *at[3 - len(space) :])
-
-    def _pixel(self, n: Expr, at: Sequence[Expr], channel: Expr) -> Expr:
-        value = self.image((*self._position(n, at, self.space[0]), channel))
-        return cast(value, self.dtype)
+        return super().spatial(at, space)
 
     # -- the kernel --------------------------------------------------------------------------------
     def grid(self) -> For:
@@ -151,9 +97,8 @@ class ConvolutionKernel:
         )
         grid = Var("g", prod(sizes))
         at = [constant(0)] * len(sizes) if grid.extent == 1 else list(split_linear(grid, sizes))
-        self.at_group, chunk, self.at_image = at[:3]
-        self.phases = [_phase(a, number) for a, number in zip(axes, at[3:6], strict=True)]
-        self.depth = at[6]
+        self.at_group, chunk = at[:2]
+        self.begin(at[2], at[3:6], at[6])
         self.row0, self.column0 = mul(at[7], p.task_rows), mul(at[8], p.task_columns)
         # the last tile of an axis is moved back to end with it
         self.top = minimum(self.row0, high.each - p.rows)
@@ -161,15 +106,15 @@ class ConvolutionKernel:
         self.direct = self._reads_in_place()
         body: list[Stmt] = [] if self.direct else list(self._copy())
         block0 = mul(chunk, p.blocks)
-        block = Var("ob", _extent(minimum(p.blocks, sub(self.blocks, block0))))
+        block = Var("ob", extent_of(minimum(p.blocks, sub(self.blocks, block0))))
         body.append(For(block, "serial", self._tiles(add(block0, block))))
         return For(grid, "grid", tuple(body))
 
     def _tiles(self, block: Expr) -> tuple[Stmt, ...]:
         """Loops over the tiles of a task, for one block of output channels."""
         p = self.plan
-        rows = _tiles_of("tr", self.axes[-2].each, self.row0, p.task_rows, p.rows)
-        columns = _tiles_of("tc", self.axes[-1].each, self.column0, p.task_columns, p.columns)
+        rows = tiles_of("tr", self.axes[-2].each, self.row0, p.task_rows, p.rows)
+        columns = tiles_of("tc", self.axes[-1].each, self.column0, p.task_columns, p.columns)
         row, column = add(self.row0, mul(rows, p.rows)), add(self.column0, mul(columns, p.columns))
         inner = For(columns, "serial", tuple(self._tile(block, row, column)))
         return (For(rows, "serial", (inner,)),)
@@ -192,13 +137,10 @@ class ConvolutionKernel:
     def _sum(self, block: Expr, top: Expr, left: Expr) -> Stmt:
         """The loops over taps and channels."""
         p = self.plan
-        taps = [Var(f"k{a}", _extent(phase.taps)) for a, phase in enumerate(self.phases)]
+        taps = [Var(f"k{a}", extent_of(phase.taps)) for a, phase in enumerate(self.phases)]
         channel = Var("c", self.inner)
         r, s, lane = Var("pr", p.rows), Var("ps", p.columns), Var("l", self.lanes)
-        tap = tuple(
-            add(phase.first, mul(t, a.phases))
-            for phase, t, a in zip(self.phases, taps, self.axes, strict=True)
-        )
+        tap = tuple(self.tap(a, t) for a, t in enumerate(taps))
         rank = len(self.space[0])
         kernel_tap = (constant(0),) * rank if self.flat else tap[3 - rank :]
         kernel = cast(
@@ -207,7 +149,7 @@ class ConvolutionKernel:
         pixel = self._operand(taps, channel, add(top, r), add(left, s))
         at = add(mul(r, p.columns * self.lanes), mul(s, self.lanes), lane)
         old = Load("acc", at, self.dtype)
-        step: Stmt = Store("acc", at, _multiply_add(pixel, kernel, old))
+        step: Stmt = Store("acc", at, multiply_add(pixel, kernel, old))
         step = For(r, "unroll", (For(s, "unroll", (For(lane, "lanes", (step,)),)),))
         for var in (channel, *reversed(taps)):
             step = For(var, "serial", (step,))
@@ -217,13 +159,9 @@ class ConvolutionKernel:
         """The image's number for a place (of this phase) and tap: from scratch or in place."""
         high, wide = self.axes[1:]
         if self.direct:
-            at = tuple(
-                add(mul(place, a.step), mul(t, a.gap), phase.offset)
-                for place, t, a, phase in zip(
-                    (self.depth, row, column), taps, self.axes, self.phases, strict=True
-                )
-            )
-            return self._pixel(self.at_image, at, self._channel(channel))
+            places = (self.depth, row, column)
+            at = tuple(self.position(a, places[a], taps[a]) for a in range(3))
+            return self.pixel(at, self._channel(channel))
         y = add(mul(sub(row, self.top), high.step), mul(taps[1], high.gap))
         x = add(mul(sub(column, self.left), wide.step), mul(taps[2], wide.gap))
         return Load("image", self._scratch(taps[0], y, x, channel), self.dtype)
@@ -232,55 +170,24 @@ class ConvolutionKernel:
         return add(mul(self.at_group, self.inner), inner)
 
     # -- the tail ----------------------------------------------------------------------------------
-    def _tail(
-        self, block: Expr, tile: tuple[Expr, Expr], start: tuple[Expr, Expr]
-    ) -> list[Stmt]:
+    def _tail(self, block: Expr, tile: tuple[Expr, Expr], start: tuple[Expr, Expr]) -> list[Stmt]:
         """Every member's elements from the registers; places computed twice are stored once."""
         p, (high, wide) = self.plan, self.axes[1:]
         r, s, lane = Var("tr_", p.rows), Var("ts_", p.columns), Var("tl_", self.lanes)
         row, column = add(start[0], r), add(start[1], s)
         inner = add(mul(block, self.lanes), lane)
         mask = TRUE if self.each % self.lanes == 0 else lt(inner, self.each)
-        places = zip((self.depth, row, column), self.axes, self.phases, strict=True)
-        at = tuple(add(mul(q, a.phases), phase.number) for q, a, phase in places)
-        index = (
-            *self._position(self.at_image, at, self.space[1]),
-            add(mul(self.at_group, self.each), inner),
-        )
+        at = self.result_position((row, column))
+        index = (*self.spatial(at, self.space[1]), add(mul(self.at_group, self.each), inner))
         place = add(mul(r, p.columns * self.lanes), mul(s, self.lanes), lane)
-        stores = self._stores(Load("acc", place, self.dtype), index, mask)
-        inside = both(_not_before(row, tile[0], high, p.rows), TRUE)
-        inside = both(inside, _not_before(column, tile[1], wide, p.columns))
-        for place_, a in zip(at, self.axes, strict=True):
-            if a.places % a.phases:
-                inside = both(inside, lt(place_, a.places))
-        body: Stmt = For(lane, "lanes", tuple(stores))
+        body: Stmt = For(
+            lane, "lanes", tuple(self.stores(Load("acc", place, self.dtype), index, mask))
+        )
+        inside = both(self.exists(at), not_before(row, tile[0], high, p.rows))
+        inside = both(inside, not_before(column, tile[1], wide, p.columns))
         if inside != TRUE:
             body = If(inside, (body,))
         return [For(r, "unroll", (For(s, "unroll", (body,)),))]
-
-    def _stores(self, total: Expr, index: Index, mask: Expr) -> list[Stmt]:
-        """The members' values at one index, and the stores of those that are needed."""
-        values: dict[str, Expr] = {self.first.name: cast(total, self.node.dtype)}
-        stores: list[Stmt] = []
-        for member in self.group.members:
-            if member is not self.first:
-                values[member.name] = self._member(member, index, values)
-            if member.node in self.needed:
-                at = linearise(index, member.node.shape)
-                under = None if mask == TRUE else mask
-                stores.append(Store(member.name, at, values[member.name], under))
-        return stores
-
-    def _member(self, member: Statement, index: Index, values: dict[str, Expr]) -> Expr:
-        variables = dict(zip(member.out, index, strict=True))
-        inside = {m.name for m in self.group.members}
-
-        def load(_: Load, new: Load) -> Expr:
-            return values[new.buffer] if new.buffer in inside else new
-
-        value = member.value or Const(0, member.node.dtype)
-        return Substitution(variables, load)(value)
 
     # -- the copy of the image ---------------------------------------------------------------------
     def _reads_in_place(self) -> bool:
@@ -296,7 +203,7 @@ class ConvolutionKernel:
         """An element of the image, and the variable of its channel."""
         channel = Var("probe", self.inner)
         at = tuple(Var(f"probe{a}", axis.size) for a, axis in enumerate(self.axes))
-        return self._pixel(self.at_image, at, self._channel(channel)), channel
+        return self.pixel(at, self._channel(channel)), channel
 
     def _windows(self) -> tuple[int, int, int]:
         p, (deep, high, wide) = self.plan, self.axes
@@ -312,7 +219,7 @@ class ConvolutionKernel:
         """The task's part of the image into scratch, zeros where it ends."""
         value, channel = self._probe()
         last = Var(f"probe{len(self.axes) - 1}", self.axes[-1].size)
-        loads = [e.index for e in _loads(value)]
+        loads = [e.index for e in loads_of(value)]
         self.channels_first = bool(loads) and all(
             coefficient(e, channel) != 1 and coefficient(e, last) == 1 for e in loads
         )
@@ -323,7 +230,7 @@ class ConvolutionKernel:
         s0 = add(mul(self.depth, deep.step), self.phases[0].offset, mul(z, deep.gap))
         s1 = add(mul(self.top, high.step), self.phases[1].offset, y)
         start = add(mul(self.left, wide.step), self.phases[2].offset)
-        inside = both(_within(s0, deep.size), _within(s1, high.size))
+        inside = both(within(s0, deep.size), within(s1, high.size))
         if self.channels_first:
             channel = Var("ic", self.inner)
             rows = self._row((z, y), (s0, s1, start), inside, channel)
@@ -341,8 +248,8 @@ class ConvolutionKernel:
         """One row of scratch: zeros, what the image has, zeros."""
         columns, wide = self._windows()[2], self.axes[-1].size
         start = source[2]
-        before = minimum(_maximum(mul(start, -1), constant(0)), columns)
-        end = _maximum(minimum(sub(wide, start), columns), before)
+        before = minimum(maximum(mul(start, -1), constant(0)), columns)
+        end = maximum(minimum(sub(wide, start), columns), before)
         middle = self._span("im", at, before, sub(end, before), channel, (*source[:2], start))
         copied = (
             *self._span("ib", at, constant(0), before, channel, None),
@@ -364,30 +271,24 @@ class ConvolutionKernel:
         zero: Expr = Const(0.0 if self.dtype.kind == "f" else 0, self.dtype)
         inner: Expr
         if channel is not None:
-            j = Var(name, _extent(count))
+            j = Var(name, extent_of(count))
             column, inner = add(first, j), channel
             loops: list[Var] = [j]
         elif self.groups == 1 or source is None:
-            j = Var(name, _extent(mul(count, self.inner)))
+            j = Var(name, extent_of(mul(count, self.inner)))
             column, inner = add(first, floordiv(j, self.inner)), mod(j, self.inner)
             loops = [j]
         else:
-            outer, j = Var(name, _extent(count)), Var(f"{name}c", self.inner)
+            outer, j = Var(name, extent_of(count)), Var(f"{name}c", self.inner)
             column, inner = add(first, outer), j
             loops = [outer, j]
         value = zero
         if source is not None:
             place = (source[0], source[1], add(source[2], column))
-            value = self._pixel(self.at_image, place, self._channel(inner))
+            value = self.pixel(place, self._channel(inner))
         body: Stmt = Store("image", self._scratch(*at, column, inner), value)
         body = For(loops[-1], "lanes", (body,))
         return (For(loops[0], "serial", (body,)),) if len(loops) > 1 else (body,)
-
-
-def fits(node: Node) -> bool:
-    """Whether a contraction is a ``conv_last`` that the direct schedule takes."""
-    known = all(isinstance(size, int) and size for n in (node, *node.inputs) for size in n.shape)
-    return node.op.name == "conv_last" and known and node.dtype.kind == "f"
 
 
 def _plan(kernel: ConvolutionKernel, vector_bytes: int) -> Plan:
@@ -400,67 +301,3 @@ def _plan(kernel: ConvolutionKernel, vector_bytes: int) -> Plan:
     if found is None:
         raise ValueError("the convolution's image does not fit scratch memory")
     return found
-
-
-def _sizes(*sizes: Size) -> tuple[int, ...]:
-    return tuple(int(size) for size in sizes)
-
-
-def _phase(axis: Axis, number: Expr) -> _Phase:
-    """The taps that meet elements of the image, for places ``phases·q + number``."""
-    if axis.phases == 1:
-        return _Phase(number, constant(0), axis.taps, constant(-axis.low))
-    inverse = pow(axis.gap, -1, axis.phases)
-    first = mod(mul(sub(axis.low, mul(number, axis.step)), inverse), axis.phases)
-    taps = floordiv(add(axis.taps - 1 + axis.phases, mul(first, -1)), axis.phases)
-    wide = add(mul(number, axis.step), mul(first, axis.gap), -axis.low)
-    return _Phase(number, first, taps, floordiv(wide, axis.phases))
-
-
-def _tiles_of(name: str, each: int, start: Expr, task: int, tile: int) -> Var:
-    """A loop over the tiles of a task that begin inside the axis."""
-    if each % task == 0:
-        return Var(name, parts_of(task, tile))
-    left = floordiv(add(each + tile - 1, mul(start, -1)), tile)
-    return Var(name, _extent(minimum(task // tile, left)))
-
-
-def _not_before(place: Expr, first: Expr, axis: Axis, tile: int) -> Expr:
-    """Whether a place belongs to a tile that may have been moved back."""
-    return TRUE if axis.each % tile == 0 else lt(sub(first, 1), place)
-
-
-def _within(position: Expr, size: int) -> Expr:
-    return both(lt(-1, position), lt(position, size))
-
-
-def _maximum(a: Expr, b: Expr) -> Expr:
-    """The greater of two indices."""
-    low, high = bounds(sub(a, b))
-    if isinstance(low, int) and low >= 0:
-        return a
-    if isinstance(high, int) and high <= 0:
-        return b
-    return Apply("max", (a, b), int64)
-
-
-def _extent(value: Expr | Size) -> Size | Expr:
-    const, terms = parts(value)
-    return const if not terms else value
-
-
-def _loads(value: Expr) -> list[Load]:
-    found, stack = [], [value]
-    while stack:
-        e = stack.pop()
-        if isinstance(e, Load):
-            found.append(e)
-        elif isinstance(e, Apply):
-            stack.extend(e.args)
-    return found
-
-
-def _multiply_add(a: Expr, b: Expr, c: Expr) -> Expr:
-    if a.dtype.kind == "f":
-        return Apply("fma", (a, b, c), a.dtype)
-    return Apply("add", (Apply("mul", (a, b), a.dtype), c), a.dtype)

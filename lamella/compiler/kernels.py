@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from lamella.compiler.blocks import frame, lane_cost, load_indices
 from lamella.compiler.contraction_plan import writer
-from lamella.compiler.convolution_tiles import ConvolutionKernel, fits
+from lamella.compiler.convolution import writer as convolution_writer
 from lamella.compiler.elements import Elements
 from lamella.compiler.fusion import Group
 from lamella.compiler.rows import Rows
@@ -153,9 +153,6 @@ def draft(group: Group, program: Program, needed: set[Node], vector_bytes: int) 
         if isinstance(first.node.op, Call) and first.node.op.in_memory:
             return Draft(None, temporaries, [], first.node)
         body, work = _own_kernel(first, program)
-    elif group.kind == "tiles" and fits(group.members[0].node):
-        direct = ConvolutionKernel(group, program, needed, vector_bytes)
-        body, work = direct.grid(), direct.work
     elif group.kind == "tiles":
         return _tiles(group, program, needed, vector_bytes)
     else:
@@ -168,6 +165,10 @@ def draft(group: Group, program: Program, needed: set[Node], vector_bytes: int) 
 
 def _tiles(group: Group, program: Program, needed: set[Node], vector_bytes: int) -> Draft:
     """A contraction's kernel, behind the one that packs its right factor if it wants that."""
+    direct = convolution_writer(group, program, needed, vector_bytes)
+    if direct is not None:
+        body = direct.grid()
+        return Draft(_signed(body, _dtypes(group, program), direct.work), set(), [])
     tiles = writer(group, needed, vector_bytes)
     dtypes = _dtypes(group, program) | {tiles.packed: tiles.dtype}
     body = tiles.grid()

@@ -34,6 +34,7 @@ from lamella.ops.scattering import *
 from lamella.ops.contraction import *
 from lamella.ops.convolution import *
 from lamella.ops.convolution_last import *
+from lamella.ops.convolution_depthwise import *
 from lamella.ops.windows import *
 from lamella.ops.random import *
 from lamella.ops.calls import *

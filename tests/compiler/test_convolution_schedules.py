@@ -86,6 +86,8 @@ def convolutions(draw: st.DrawFn) -> Node:
     padding = [(draw(st.integers(0, 3)), draw(st.integers(-0, 3))) for _ in range(rank)]
     groups = draw(st.sampled_from((1, 1, 2, 3)))
     channels, filters = draw(st.integers(1, 9)), draw(st.integers(1, 20))
+    if draw(st.integers(0, 2)) == 0:  # each channel by itself
+        groups, channels, filters = draw(st.sampled_from((2, 7, 16, 40, 130))), 1, 1
     images = draw(st.integers(1, 3))
     rng = np.random.default_rng(draw(st.integers(0, 999)))
     x = leaf(rng, (images, groups * channels, *size), float32)
@@ -128,6 +130,16 @@ def test_every_width_of_tile(
     x, w = leaf(rng, (2, 5, *case), float32), leaf(rng, (67, 5, 3, 3), float32)
     node = ops.conv(x, w, (1, 1), ((1, 1), (1, 1)))
     assert kernels([node]) == ["conv_last"]
+    check(node)
+
+
+@pytest.mark.parametrize("channels", [3, 16, 24, 70])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_depthwise(channels: int, stride: int) -> None:
+    rng = np.random.default_rng(channels)
+    x, w = leaf(rng, (2, channels, 13, 21), float32), leaf(rng, (channels, 1, 5, 3), float32)
+    node = ops.conv(x, w, (stride, stride), ((2, 2), (1, 1)), groups=channels)
+    assert kernels([node]) == ["conv_depthwise"]
     check(node)
 
 
