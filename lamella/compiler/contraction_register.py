@@ -30,9 +30,7 @@ def zero(dtype: DType) -> Const:
 
 
 def fused(a: Expr, b: Expr, c: Expr) -> Expr:
-    """a · b + c, rounded once for floats."""
-    if a.dtype.kind == "f":
-        return Apply("fma", (a, b, c), a.dtype)
+    """a · b + c, one instruction where the target has it, two where it has not."""
     return Apply("add", (Apply("mul", (a, b), a.dtype), c), a.dtype)
 
 

@@ -48,6 +48,8 @@ class Thin:
 ROWS = {64: 12, 32: 6}  # of the register tile, by bytes of a vector; two vectors wide
 DEPTH = 1024  # steps of k summed in one go
 LEFT = 200 << 10  # bytes of the packed left block, which stays in a second-level cache
+MUCH = 5 << 20  # bytes of a right factor that comes from far away: fewer and larger left blocks
+MOST = 640 << 10  # bytes of such a block
 WIDE = 1024  # columns of a block
 TASKS = 24  # blocks that keep every worker busy to the end
 BLOCK = 1 << 19  # multiply-adds of a block that are worth packing its rows
@@ -92,7 +94,9 @@ def choose(
     rows = _even(m, rows, 1)
     depth = _even(k, DEPTH, UNROLL)
     all_rows, all_columns = _panels(m, rows), _panels(n, columns)
-    row_panels = _even(all_rows, max(1, LEFT // (rows * depth * dtype.itemsize)), 1)
+    far = isinstance(n, int) and isinstance(k, int) and n * k * dtype.itemsize > MUCH
+    left = MOST if far else LEFT
+    row_panels = _even(all_rows, max(1, left // (rows * depth * dtype.itemsize)), 1)
     shared = _is_shared(all_rows, row_panels, n, k, dtype)
     if not shared:
         row_panels = _even(all_rows, 2 * row_panels, 1)
@@ -118,9 +122,11 @@ def _busy(shape: Shape, all_rows: Size, all_columns: Size, k: Size, batch: Size)
     while outer * -(-all_rows // rows) * -(-all_columns // columns) < TASKS:
         if each * rows * columns < 2 * BLOCK:
             break
-        if shape.shared and rows > 2:
+        if columns > 8 or (columns > 1 and rows == 1):
+            columns = -(-columns // 2)
+        elif shape.shared and rows > 2:
             rows = -(-rows // 2)
-        elif columns > 4 or (columns > 1 and rows == 1):
+        elif columns > 4:
             columns = -(-columns // 2)
         elif rows > 1:
             rows = -(-rows // 2)
