@@ -27,7 +27,7 @@ from lamella.ir.index import (
     parts,
     split_linear,
 )  # fmt: skip
-from lamella.ir.loops import Const, Expr, For, Load, Store, Var, cast
+from lamella.ir.loops import Const, Expr, For, Load, Prefetch, Store, Var, cast
 from lamella.ir.node import Node
 
 __all__ = ["ContractionKernel", "plain"]
@@ -89,6 +89,14 @@ class ContractionKernel:
         """The batches of the right factor that differ: one where no index of the batch is in it."""
         used = any(e in self.tiles.batch for e in expressions([self.tiles.right]))
         return self.sizes[0] if used else 1
+
+    def soon(self, value: Expr) -> list[Prefetch]:
+        """Hints for what a factor's element loads, where no other load says which."""
+        loads = [e for e in expressions([value]) if isinstance(e, Load)]
+        plain_loads = [
+            e for e in loads if not any(isinstance(i, Load) for i in expressions([e.index]))
+        ]
+        return [Prefetch(e.buffer, e.index) for e in plain_loads]
 
     # -- extents -----------------------------------------------------------------------------------
     def panels(self, name: str, most: int, size: Size, start: Expr, step: int) -> Var:

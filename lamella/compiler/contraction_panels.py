@@ -17,10 +17,12 @@ from lamella.compiler.contraction_register import UNROLL, zero
 from lamella.compiler.walk import expressions
 from lamella.dtypes import DType
 from lamella.ir.dim import Size
-from lamella.ir.index import add, coefficient, floordiv, lt, mul, parts
-from lamella.ir.loops import Alloc, Expr, For, If, Load, LoopKind, Stmt, Store, Var
+from lamella.ir.index import add, coefficient, constant, floordiv, lt, mul, parts
+from lamella.ir.loops import Alloc, Expr, For, If, Load, LoopKind, Prefetch, Stmt, Store, Var
 
-__all__ = ["Panel", "contiguous"]
+__all__ = ["LINE", "Panel", "contiguous"]
+
+LINE = 64  # bytes of a line of a cache
 
 Element = Callable[[Expr, Expr], Expr]
 """(across, k) -> the element, which the factor has"""
@@ -79,6 +81,14 @@ class Panel:
     def load(self, panel: Expr | Size, across: Expr, k: Expr) -> Expr:
         """The element at (across, k) of a panel."""
         return Load(self.name, self._place(panel, across, k), self.dtype)
+
+    def soon(self, panel: Expr | Size, k: Expr) -> list[Stmt]:
+        """Hints for ``UNROLL`` steps of a panel whose order is that of k."""
+        line = LINE // self.dtype.itemsize
+        places = range(0, self.across * UNROLL, line)
+        return [
+            Prefetch(self.name, add(self._place(panel, constant(0), k), place)) for place in places
+        ]
 
     # -- filling -----------------------------------------------------------------------------------
     def fill(

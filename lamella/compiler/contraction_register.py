@@ -58,10 +58,16 @@ class RegisterTile:
         return Load(self.name, self._at(i, j), self.dtype)
 
     def multiply(
-        self, count: Expr | Size, left: Factor, right: Factor, whole: bool = False
+        self,
+        count: Expr | Size,
+        left: Factor,
+        right: Factor,
+        whole: bool = False,
+        soon: Callable[[Expr], list[Stmt]] = lambda k: [],
     ) -> list[Stmt]:
         """Add left(i, k) · right(k, j) for k below ``count``; ``whole``: it is a multiple of
-        ``UNROLL`` (or, being no constant, is rounded up to one).
+        ``UNROLL`` (or, being no constant, is rounded up to one). ``soon`` gives the hints of a turn
+        that begins with step k.
         """
         const, terms = parts(count)
         if not terms and isinstance(const, int):
@@ -74,7 +80,8 @@ class RegisterTile:
         if turns != 0:
             k, u = Var("mk", turns), Var("mu", UNROLL)
             step = self._step(add(mul(k, UNROLL), u), left, right, "")
-            body.append(For(k, "serial", (For(u, "unroll", (step,)),)))
+            hints = soon(mul(k, UNROLL))
+            body.append(For(k, "serial", (*hints, For(u, "unroll", (step,)))))
         if rest != 0:
             k = Var("mr", rest)
             step = self._step(add(mul(turns, UNROLL), k), left, right, "r")

@@ -14,7 +14,7 @@ from lamella.compiler.contraction_register import UNROLL
 from lamella.dtypes import DType
 from lamella.ir.dim import Size
 
-__all__ = ["Shape", "Thin", "choose", "thin"]
+__all__ = ["RUN", "Shape", "Thin", "choose", "thin"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +55,10 @@ TASKS = 24  # blocks that keep every worker busy to the end
 BLOCK = 1 << 19  # multiply-adds of a block that are worth packing its rows
 SHARED = 1 << 26  # bytes of a right factor that may be packed as a whole
 
+RUN = 4  # vectors of columns that a stream takes in one go
 ROWS_STREAM, ROWS_DOT = 16, 8  # at most, of a thin schedule
 LARGE = 1 << 17  # elements of a right factor that a thin schedule is for
-STRIP = 32 << 10  # bytes of the sums of a strip
+STRIP = 8 << 10  # bytes of the sums of a strip, next to eight rows of the right factor in L1
 SUMS = 24  # vectors of partial sums in registers
 
 
@@ -73,7 +74,8 @@ def thin(
     if not 0 < m <= ROWS_STREAM or n * k < LARGE or n < 2 * m:
         return None
     if order[0]:
-        columns = _even(n, min(1024, STRIP // (m * dtype.itemsize)), 2 * lanes)
+        most = max(256, min(1024, STRIP // (m * dtype.itemsize)))
+        columns = _even(n, most, RUN * lanes)
         return Thin("stream", columns, swapped=swapped)
     if order[1] and m <= ROWS_DOT:
         group = 4 if m == 1 else max(1, min(8, SUMS // m))

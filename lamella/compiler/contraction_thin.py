@@ -12,9 +12,9 @@ every sum depends on sizes alone.
 from __future__ import annotations
 
 from lamella.compiler.contraction_base import ContractionKernel, plain
-from lamella.compiler.contraction_panels import Panel
+from lamella.compiler.contraction_panels import LINE, Panel
 from lamella.compiler.contraction_register import UNROLL, fused, zero
-from lamella.compiler.contraction_shapes import Thin
+from lamella.compiler.contraction_shapes import RUN, Thin
 from lamella.compiler.fusion import Group
 from lamella.ir.dim import Size, ceildiv, product
 from lamella.ir.index import add, constant, floordiv, minimum, mul, parts, split_linear
@@ -34,6 +34,9 @@ from lamella.ir.loops import (
 from lamella.ir.node import Node
 
 __all__ = ["DotKernel", "StreamKernel"]
+
+
+FAR = 2048  # bytes ahead that memory is asked for
 
 
 class ThinKernel(ContractionKernel):
@@ -77,23 +80,43 @@ class StreamKernel(ThinKernel):
     """Sums of a wide strip in the first-level cache; a few steps of k at a time."""
 
     def _body(self) -> list[Stmt]:
-        k = self.sizes[3]
+        k, count = self.sizes[3], self.count
         turns, rest = k // UNROLL, k % UNROLL
         turn, few = Var("mk", turns), Var("mr", rest)
+        width = RUN * self.lanes
+        whole = isinstance(count, int) and count % width == 0
         body: list[Stmt] = []
-        if turns != 0:
-            body.append(For(turn, "serial", (self._add(mul(turn, UNROLL), UNROLL, ""),)))
+        if turns != 0 and isinstance(count, int) and whole:
+            run = Var("mb", count // width)
+            step = self._ahead(turn, mul(run, width), width)
+            step.append(self._add(mul(turn, UNROLL), UNROLL, "", mul(run, width), width))
+            body.append(For(turn, "serial", (For(run, "serial", tuple(step)),)))
+        elif turns != 0:
+            add_all = self._add(mul(turn, UNROLL), UNROLL, "", constant(0), count)
+            body.append(For(turn, "serial", (add_all,)))
         if rest != 0:
-            body.append(For(few, "serial", (self._add(add(turns * UNROLL, few), 1, "r"),)))
+            add_few = self._add(add(turns * UNROLL, few), 1, "r", constant(0), count)
+            body.append(For(few, "serial", (add_few,)))
         return body
 
-    def _add(self, k0: Expr, steps: int, tag: str) -> Stmt:
-        i, j = Var("mi" + tag, self.rows), Var("mj" + tag, self.count)
-        place = self._place(i, j)
+    def _ahead(self, turn: Var, start: Expr, width: int) -> list[Stmt]:
+        """Hints for the same columns of the next turn's steps."""
+        found: list[Stmt] = []
+        for step in range(UNROLL):
+            k = add(mul(turn, UNROLL), UNROLL + step)
+            for column in range(0, width, LINE // self.dtype.itemsize):
+                found += self.soon(self.right(add(self.column0, start, column), k))
+        return found
+
+    def _add(self, k0: Expr, steps: int, tag: str, start: Expr, count: Size | Expr) -> Stmt:
+        """Add a few steps to the sums of ``count`` columns from ``start`` on."""
+        i, j = Var("mi" + tag, self.rows), Var("mj" + tag, count)
+        column = add(start, j)
+        place = self._place(i, column)
         total: Expr = Load("tile", place, self.dtype)
         for step in range(steps):
             k = add(k0, step)
-            total = fused(self.left(i, k), self.right(add(self.column0, j), k), total)
+            total = fused(self.left(i, k), self.right(add(self.column0, column), k), total)
         store = Store("tile", place, total)
         return For(j, "lanes", (For(i, "unroll", (store,)),))
 
@@ -155,7 +178,11 @@ class DotKernel(ThinKernel):
         right = self.right(self._column(first, c), add(k0, k))
         step = fused(self.panel.load(0, i, k), right, Load("acc", at, self.dtype))
         unrolled = For(i, "unroll", (For(c, "unroll", (Store("acc", at, step),)),))
-        return For(turn, "serial", (For(lane, "lanes", (unrolled,)),))
+        ahead = add(k0, mul(turn, lanes), FAR // self.dtype.itemsize)
+        hints: list[Stmt] = []
+        for column in range(group):
+            hints += self.soon(self.right(self._column(first, column), ahead))
+        return For(turn, "serial", (*hints, For(lane, "lanes", (unrolled,))))
 
     def _rest(self, i: Expr, column: Expr, k0: Expr, turns: Size | Expr, few: Var) -> Stmt:
         """Steps of k that are less than a vector."""

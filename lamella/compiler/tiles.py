@@ -37,6 +37,7 @@ __all__ = ["TileKernel"]
 
 PACK_STEPS = 128  # steps of k that a grid iteration packs; a multiple of ``UNROLL``
 PACK_PANELS = 2  # panels that a grid iteration packs
+AHEAD = 16  # steps of k for which the right panel is asked for before
 SHORT = 96  # operations of a tail that may be written out for every row of the register tile
 
 
@@ -98,6 +99,7 @@ class TileKernel(ContractionKernel):
             lambda i, k: left.load(pi, i, k),
             lambda k, j: right.load(which, j, add(start, k)),
             whole=True,
+            soon=lambda k: right.soon(which, add(start, k, AHEAD)),
         )
         tile = (*self.acc.clear(), *multiply, *self._finish(pi, pj, kb))
         inner.append(For(pi, "serial", tile))

@@ -16,6 +16,7 @@ from lamella.ir.loops import (
     Linear,
     Load,
     Param,
+    Prefetch,
     Stmt,
     Store,
     Var,
@@ -42,6 +43,8 @@ def statement_roots(s: Stmt) -> tuple[Expr, ...]:
     """The expressions a statement itself contains, not those of statements inside it."""
     if isinstance(s, Store):
         return (s.index, s.value) if s.mask is None else (s.index, s.value, s.mask)
+    if isinstance(s, Prefetch):
+        return (s.index,)
     if isinstance(s, Declare):
         return (s.init,)
     if isinstance(s, Assign):

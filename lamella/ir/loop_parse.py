@@ -33,6 +33,7 @@ from lamella.ir.loops import (
     Linear,
     Load,
     Param,
+    Prefetch,
     Read,
     Stmt,
     Store,
@@ -377,6 +378,10 @@ class _Reader:
             return If(line.expr(), self.block(indent + 2))
         if word == "barrier":
             return Barrier()
+        if word == "prefetch":
+            buffer = line.word()
+            line.expect("[")
+            return Prefetch(buffer, line.subscript()[0])
         if word == "var" or word in _SPACES:
             return self.definition(word, line)
         _fail(line.text, f"{word!r} begins no statement")

@@ -24,6 +24,7 @@ from lamella.ir.loops import (
     Kernel,
     Linear,
     Load,
+    Prefetch,
     Stmt,
     Store,
 )  # fmt: skip
@@ -211,6 +212,8 @@ class _Printer:
             return f"if {texts[0]}"
         if isinstance(stmt, Alloc):
             return f"{stmt.space} {names[stmt.name]}: {stmt.dtype.name}[{stmt.size}]"
+        if isinstance(stmt, Prefetch):
+            return f"prefetch {names[stmt.buffer]}[{texts[0]}]"
         return "barrier" if isinstance(stmt, Barrier) else stmt
 
     def extent(self, stmt: For, texts: list[str]) -> str:

@@ -23,7 +23,7 @@ from lamella.ir.dim import Dim, Size
 __all__ = [
     "ACCUMULATE_OPS", "APPLY_OPS", "Accumulate", "Alloc", "Apply", "Assign", "Barrier",
     "BufferParam", "Const", "Declare", "Expr", "For", "If", "Kernel", "Linear", "Load", "LoopKind",
-    "Param", "Read", "Stmt", "Store", "Var", "apply", "cast",
+    "Param", "Prefetch", "Read", "Stmt", "Store", "Var", "apply", "cast",
 ]  # fmt: skip
 
 LoopKind = Literal["grid", "block", "serial", "unroll", "lanes"]
@@ -320,7 +320,17 @@ class Barrier:
     """All iterations of the enclosing ``block`` loop reach this point before any goes on."""
 
 
-Stmt = Store | Declare | Assign | Accumulate | For | If | Alloc | Barrier
+@dataclass(frozen=True, slots=True)
+class Prefetch:
+    """A hint that ``buffer[index]`` is read soon. It has no effect, and the index may lie outside
+    the buffer; it stands outside lanes and reads no memory for the index.
+    """
+
+    buffer: str
+    index: Expr
+
+
+Stmt = Store | Declare | Assign | Accumulate | For | If | Alloc | Barrier | Prefetch
 
 
 @dataclass(frozen=True, slots=True)

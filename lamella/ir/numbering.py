@@ -26,6 +26,7 @@ from lamella.ir.loops import (
     Linear,
     Load,
     Param,
+    Prefetch,
     Read,
     Stmt,
     Store,
@@ -65,6 +66,8 @@ def roots(stmt: Stmt) -> tuple[Expr, ...]:
         if stmt.mask is None:
             return (stmt.index, stmt.value)
         return (stmt.mask, stmt.index, stmt.value)
+    if isinstance(stmt, Prefetch):
+        return (stmt.index,)
     if isinstance(stmt, Assign):
         return (stmt.value,)
     if isinstance(stmt, Declare):

@@ -36,6 +36,7 @@ from lamella.ir.loops import (
     Linear,
     Load,
     Param,
+    Prefetch,
     Read,
     Stmt,
     Store,
@@ -53,7 +54,7 @@ _RESERVED: Final = frozenset(
         r"\w+",
         """
         alias barrier block else faults grid if in inf inout kernel lanes local nan out param
-        register serial shared sizes streamed true false unroll var work
+        prefetch register serial shared sizes streamed true false unroll var work
         """,
     )
 )
@@ -191,6 +192,8 @@ class _Verifier:
         elif isinstance(stmt, Barrier):
             if not scope.inside("block") or scope.inside("lanes"):
                 self.fail("a barrier stands in a block loop, not in lanes")
+        elif isinstance(stmt, Prefetch):
+            self.prefetch(stmt, scope)
         else:
             self.fail(f"{stmt!r} is not a statement")
         return scope
@@ -229,6 +232,14 @@ class _Verifier:
             self.fail("a condition inside lanes is the same for all lanes; use select or a mask")
         self.block(stmt.then, scope.copy())
         self.block(stmt.otherwise, scope.copy())
+
+    def prefetch(self, stmt: Prefetch, scope: _Scope) -> None:
+        if stmt.buffer not in scope.buffers or stmt.buffer in self.registers:
+            self.fail(f"{stmt.buffer} is no memory here")
+        if stmt.index.dtype is not int64:
+            self.fail(f"an index is int64, not {stmt.index.dtype.name}")
+        if scope.inside("lanes") or _loads(stmt.index):
+            self.fail("a prefetch stands outside lanes and reads nothing for its index")
 
     def store(self, stmt: Store, scope: _Scope) -> None:
         dtype = scope.buffers.get(stmt.buffer)
@@ -438,3 +449,7 @@ def _varying(loop: For) -> frozenset[str]:
         if found == names:
             return names
         names = frozenset(found)
+
+
+def _loads(expr: Expr) -> bool:
+    return isinstance(expr, Load) or any(_loads(inner) for inner in operands(expr))

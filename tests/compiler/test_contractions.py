@@ -167,9 +167,9 @@ def kind(m: int, n: int, k: int, order: str, out: str = "mn") -> object:
 
 
 def test_what_is_chosen() -> None:
-    assert kind(8, 4096, 4096, "nn") == Thin("stream", 1024)
+    assert kind(8, 4096, 4096, "nn") == Thin("stream", 256)
     assert isinstance(kind(8, 4096, 4096, "nt"), Thin)
-    assert kind(4096, 8, 4096, "tn") == Thin("stream", 1024, swapped=True)
+    assert kind(4096, 8, 4096, "tn") == Thin("stream", 256, swapped=True)
     large, turned = kind(1024, 1024, 1024, "nn"), kind(1024, 1024, 1024, "nn", "nm")
     assert isinstance(large, Shape) and large.shared and not large.swapped
     assert isinstance(turned, Shape) and turned.swapped

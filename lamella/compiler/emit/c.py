@@ -33,6 +33,7 @@ from lamella.ir.loops import (
     If,
     Kernel,
     Param,
+    Prefetch,
     Stmt,
     Store,
 )  # fmt: skip
@@ -127,6 +128,8 @@ class _Emitter(Expressions):
             self.accumulate(stmt, numbers)
         elif isinstance(stmt, Alloc):
             self.alloc(stmt)
+        elif isinstance(stmt, Prefetch):
+            pass  # C has no word for it
         else:
             raise CompilerError(
                 f"[emit_c] kernel {self.kernel.name} has a barrier, which C has not; "

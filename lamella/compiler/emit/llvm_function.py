@@ -43,6 +43,7 @@ from lamella.ir.loops import (
     For,
     If,
     Kernel,
+    Prefetch,
     Stmt,
     Store,
 )  # fmt: skip
@@ -158,6 +159,9 @@ class FunctionWriter:
             mask = None
         self.m.store(stmt.buffer, index, value, mask)
         self.e.forget()
+
+    def _prefetch(self, stmt: Prefetch) -> None:
+        self.m.prefetch(stmt.buffer, self.e.affine(stmt.index))
 
     def _declare(self, stmt: Declare) -> None:
         lanes = self.m.lanes if stmt.name in self.varying else 0
@@ -410,6 +414,7 @@ def _overlaps(buffers: tuple[BufferParam, ...]) -> dict[str, str]:
 
 _EMIT: Final[dict[type, Callable[..., None]]] = {
     Store: FunctionWriter._store,
+    Prefetch: FunctionWriter._prefetch,
     Declare: FunctionWriter._declare,
     Assign: FunctionWriter._assign,
     Accumulate: FunctionWriter._accumulate,

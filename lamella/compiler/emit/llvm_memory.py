@@ -249,6 +249,12 @@ class Memory:
         ).replace("x ptr> %", f"x ptr> align {buffer.dtype.itemsize} %", 1)
         return self._load(buffer, text, lanes, max(pointers.place, mask.place, fill.place))
 
+    def prefetch(self, name: str, index: Affine) -> None:
+        """Ask for the line of an element, for all levels of cache."""
+        pointer = ("ptr", self.address(self.buffers[name], index).text)
+        hint = (("i32", "0"), ("i32", "3"), ("i32", "1"))  # to read, to keep, data
+        self.b.effect(self.b.call("llvm.prefetch.p0", "void", pointer, *hint))
+
     # -- stores ------------------------------------------------------------------------------------
     def store(self, name: str, index: Affine, value: Value, mask: Value | None) -> None:
         """``name[index] = value`` where ``mask`` holds."""
