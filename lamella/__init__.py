@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from lamella.config import config as config
     from lamella.tensor.comparison import *  # noqa: F403
     from lamella.tensor.complex import *  # noqa: F403
+    from lamella.tensor.counting import *  # noqa: F403
     from lamella.tensor.creation import *  # noqa: F403
     from lamella.tensor.elementwise import *  # noqa: F403
     from lamella.tensor.evaluation import *  # noqa: F403
@@ -45,8 +46,11 @@ if TYPE_CHECKING:
     from lamella.tensor.joining import *  # noqa: F403
     from lamella.tensor.linalg import *  # noqa: F403
     from lamella.tensor.manipulation import *  # noqa: F403
+    from lamella.tensor.nanreduction import *  # noqa: F403
+    from lamella.tensor.quantiles import *  # noqa: F403
     from lamella.tensor.reduction import *  # noqa: F403
     from lamella.tensor.searching import *  # noqa: F403
+    from lamella.tensor.sets import *  # noqa: F403
     from lamella.tensor.tensor import Tensor as Tensor
     from lamella.tensor.transcendental import *  # noqa: F403
 
@@ -94,7 +98,14 @@ _FROM: Final = {
     ),
     "lamella.tensor.reduction": (
         "all amax amin any argmax argmin count_nonzero cummax cummin cumprod cumsum "
-        "cumulative_prod cumulative_sum logsumexp max mean median min prod quantile std sum var"
+        "cumulative_prod cumulative_sum logsumexp max mean min prod std sum var"
+    ),
+    "lamella.tensor.nanreduction": (
+        "nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmin nanprod nanstd nansum "
+        "nanvar"
+    ),
+    "lamella.tensor.quantiles": (
+        "median nanmedian nanpercentile nanquantile percentile quantile"
     ),
     "lamella.tensor.manipulation": (
         "broadcast_arrays broadcast_shapes broadcast_tensors broadcast_to diag diagonal expand "
@@ -106,9 +117,16 @@ _FROM: Final = {
         "split stack tile unbind unstack vstack"
     ),
     "lamella.tensor.searching": (
-        "argsort bincount gather nonzero one_hot put_along_axis scatter scatter_add "
-        "searchsorted sort take take_along_axis topk unique unique_all unique_counts "
+        "argpartition argsort argwhere flatnonzero gather lexsort nonzero one_hot partition "
+        "put_along_axis scatter scatter_add searchsorted sort take take_along_axis topk"
+    ),
+    "lamella.tensor.sets": (
+        "intersect1d isin setdiff1d setxor1d union1d unique unique_all unique_counts "
         "unique_inverse unique_values"
+    ),
+    "lamella.tensor.counting": (
+        "average bincount corrcoef cov digitize histogram histogram2d histogram_bin_edges "
+        "histogramdd ptp"
     ),
     "lamella.tensor.linalg": (
         "cross dot einsum inner kron matmul matrix_power norm outer tensordot trace vecdot"

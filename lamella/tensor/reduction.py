@@ -8,7 +8,6 @@ threads.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "cummax", "cummin",
     "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "logsumexp", "max", "mean",
-    "median", "min", "prod", "quantile", "std", "sum", "var",
+    "min", "prod", "std", "sum", "var",
 ]  # fmt: skip
 
 
@@ -271,6 +270,7 @@ def argmin(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Te
 def logsumexp(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """``log(sum(exp(x)))`` over ``axis``, without overflow: the largest element is taken out first.
 
+    >>> import math
     >>> logsumexp([1000.0, 1000.0]).item() - 1000.0 - math.log(2) < 1e-4
     True
     """
@@ -283,56 +283,6 @@ def logsumexp(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tenso
     return wrap(_shaped(
         ops.add(ops.log(total), ops.reshape(top, total.shape)), node.shape, axes, keepdims
     ))  # fmt: skip
-
-
-# -- order statistics ------------------------------------------------------------------------------
-@with_synonyms
-def median(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """The middle element along ``axis``, or the mean of the two middle ones.
-
-    >>> median([3.0, 1.0, 2.0, 10.0]).item()
-    2.5
-    """
-    return quantile(x, 0.5, axis=axis, keepdims=keepdims)
-
-
-@with_synonyms
-def quantile(x: TensorLike, q: float, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """The element below which a fraction ``q`` (in [0, 1]) of those along ``axis`` lies,
-    interpolated linearly.
-
-    >>> quantile([0.0, 1.0, 2.0, 3.0], 0.5).item()
-    1.5
-    """
-    node = as_float(as_node(x))
-    shape = node.shape
-    flat = axis is None
-    place = 0 if axis is None else axis_of("quantile", axis, shape)
-    axes = tuple(range(len(shape))) if flat else (place,)
-    ordered = ops.sort(ops.reshape(node, (-1,)) if flat else node, place)
-    last = int(ordered.shape[place]) - 1
-    if last < 0 or not 0 <= q <= 1:
-        raise ShapeError(
-            f"[quantile] q = {q} of {last + 1} elements: q lies in [0, 1] and there must be an "
-            "element; "
-            "check both"
-        )
-    below = math.floor(q * last)
-    above = below + 1 if below < last else below
-    low, high = _at(ordered, place, below), _at(ordered, place, above)
-    weight = scalar_node(q * last - below, node.dtype)
-    value = ops.add(low, ops.multiply(weight, ops.subtract(high, low)))
-    return wrap(_shaped(value, shape, axes, keepdims))
-
-
-def _at(node: Node, axis: int, position: int) -> Node:
-    """Element ``position`` along ``axis``."""
-    start = scalar_node(position, int64)
-    zero = scalar_node(0, int64)
-    starts = [start if each == axis else zero for each in range(node.ndim)]
-    sizes = tuple(1 if each == axis else size for each, size in enumerate(node.shape))
-    taken = ops.slice(node, starts, sizes, (1,) * node.ndim)
-    return ops.reshape(taken, node.shape[:axis] + node.shape[axis + 1 :])
 
 
 # -- running ---------------------------------------------------------------------------------------

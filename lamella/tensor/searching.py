@@ -6,13 +6,14 @@ recorded.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from lamella import ops
-from lamella.dtypes import DType, as_dtype, int64
-from lamella.errors import OptionError, ShapeError
+from lamella.dtypes import DType, as_dtype, bool_, int64
+from lamella.errors import OptionError, ShapeError, TraceError
 from lamella.ir.dim import product
 from lamella.ir.node import Node
 from lamella.tensor.axes import axis_of
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
     from lamella.tensor.tensor import Tensor
 
 __all__ = [
-    "argsort", "bincount", "gather", "nonzero", "one_hot", "put_along_axis", "scatter",
-    "scatter_add", "searchsorted", "sort", "take", "take_along_axis", "topk", "unique",
-    "unique_all", "unique_counts", "unique_inverse", "unique_values",
+    "argpartition", "argsort", "argwhere", "flatnonzero", "gather", "lexsort", "nonzero",
+    "one_hot", "partition", "put_along_axis", "scatter", "scatter_add", "searchsorted", "sort",
+    "take", "take_along_axis", "topk",
 ]  # fmt: skip
 
 
@@ -39,12 +40,23 @@ class Sorted(NamedTuple):
     indices: Any
 
 
-def _host(x: TensorLike, why: str) -> np.ndarray:
-    """The value of ``x``, looked at now."""
+def host(x: TensorLike, name: str, instead: str = "") -> np.ndarray:
+    """The value of ``x``, looked at now; ``instead`` is what makes that unnecessary.
+
+    Raises:
+        TraceError: inside a function being transformed, where there is no value.
+    """
     if isinstance(x, TensorCore):
-        return value_of(x, why)
+        try:
+            return value_of(x, name)
+        except TraceError:
+            remedy = f"give {instead} there" if instead else "call it outside"
+            raise TraceError(
+                f"[{name}] the shape of the result depends on values, which there are none of "
+                f"while a function is compiled or batched; {remedy}"
+            ) from None
     node = as_node(x)
-    flush(node, why)
+    flush(node, name)
     return array_of(node)
 
 
@@ -228,128 +240,138 @@ def scatter_add(x: TensorLike, dim: int, index: TensorLike, src: TensorLike) -> 
     return put_along_axis(x, index, src, axis=dim, mode="add")
 
 
-def bincount(x: TensorLike, weights: TensorLike | None = None, minlength: int = 0) -> Tensor:
-    """How often each of 0, 1, 2 … is in a vector (or the sum of its weights); looks at the values.
-
-    >>> bincount([0, 2, 2]).tolist()
-    [1, 0, 2]
-    """
-    node = as_node(x)
-    counts = _host(x, "bincount")
-    if counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts.size and counts.min() < 0):
-        raise ShapeError("[bincount] takes a vector of integers, none negative; reshape or cast it")
-    length = max(int(counts.max()) + 1 if counts.size else 0, minlength)
-    new = ops.full(1, node.shape, int64) if weights is None else as_node(weights)
-    empty = ops.full(0, (length,), new.dtype)
-    return wrap(ops.scatter(empty, cast(node, int64), new, "add", checked=False))
-
-
 # -- by value --------------------------------------------------------------------------------------
-def nonzero(x: TensorLike) -> tuple[Tensor, ...]:
-    """The positions of the nonzero elements, one int64 vector per axis; looks at the values.
+def _sized_nonzero(mask: Node, size: int, fill: int) -> Node:
+    """The flat positions of the first ``size`` true elements, then ``fill``."""
+    flat = ops.reshape(mask, (mask.size,))
+    rank = ops.subtract(ops.cumsum(cast(flat, int64), 0), ops.constant(1, int64))
+    end = ops.constant(size, int64)
+    place = ops.where(flat, ops.minimum(rank, end), end)
+    empty = ops.full(fill, (size + 1,), int64)
+    found = ops.scatter(empty, place, ops.iota(flat.shape, 0, int64), "set", checked=False)
+    return ops.slice(found, (0,), (size,))
+
+
+def _truth(x: TensorLike) -> Node:
+    node = as_node(x)
+    return node if node.dtype is bool_ else ops.not_equal(node, ops.constant(0, node.dtype))
+
+
+def nonzero(
+    x: TensorLike, size: int | None = None, fill_value: int | Sequence[int] = 0
+) -> tuple[Tensor, ...]:
+    """The positions of the nonzero elements, one int64 vector per axis.
+
+    Args:
+        x: at least one axis.
+        size: how many positions to give, which makes it usable inside ``jit``: the first ``size``,
+            then ``fill_value``. Without it the values are looked at.
+        fill_value: what follows the last position; one number, or one for each axis.
+
+    Raises:
+        TraceError: inside a compiled function, without ``size``.
 
     >>> [index.tolist() for index in nonzero([[0, 1], [2, 0]])]
     [[0, 1], [1, 0]]
+    >>> nonzero([0, 1, 1], size=3, fill_value=-1)[0].tolist()
+    [1, 2, -1]
     """
-    return tuple(wrap(node_from_array(i.astype(np.int64))) for i in np.nonzero(_host(x, "nonzero")))
+    if size is None:
+        found = np.nonzero(host(x, "nonzero", "size="))
+        return tuple(wrap(node_from_array(i.astype(np.int64))) for i in found)
+    mask = _truth(x)
+    flat = _sized_nonzero(mask, size, -1)
+    missing = ops.less(flat, ops.constant(0, int64))
+    fills = fill_value if isinstance(fill_value, Sequence) else [fill_value] * mask.ndim
+    places: list[Tensor] = []
+    rest = ops.where(missing, ops.constant(0, int64), flat)
+    for extent, fill in zip(reversed(mask.shape), reversed(fills), strict=True):
+        length = ops.constant(max(int(extent), 1), int64)
+        place = ops.remainder(rest, length)
+        places.append(wrap(ops.where(missing, ops.constant(fill, int64), place)))
+        rest = ops.floor_divide(rest, length)
+    return tuple(reversed(places))
 
 
-@with_synonyms
-def unique(
-    x: TensorLike,
-    return_inverse: bool = False,
-    return_counts: bool = False,
-    axis: int | None = None,
-) -> Any:
-    """The distinct elements (or slices along ``axis``) in ascending order; looks at the values.
+def argwhere(
+    x: TensorLike, size: int | None = None, fill_value: int | Sequence[int] = 0
+) -> Tensor:
+    """:func:`nonzero` as one matrix: a row for each position, a column for each axis.
 
-    With ``return_inverse`` / ``return_counts`` a tuple that also has the position of each element
-    in the result and how often each occurs.
-
-    >>> unique([3, 1, 3]).tolist()
-    [1, 3]
+    >>> argwhere([[0, 1], [2, 0]]).tolist()
+    [[0, 1], [1, 0]]
     """
-    distinct: Any = np.unique
-    found = distinct(
-        _host(x, "unique"), return_inverse=return_inverse, return_counts=return_counts, axis=axis
-    )
-    if isinstance(found, tuple):
-        return tuple(wrap(node_from_array(part)) for part in found)
-    return wrap(node_from_array(found))
+    node = as_node(x)
+    if node.ndim == 0:
+        found = flatnonzero(x, size)
+        return wrap(ops.full(0, (found.shape[0], 0), int64))
+    columns = [as_node(place) for place in nonzero(x, size, fill_value)]
+    return wrap(ops.concatenate([ops.reshape(c, (c.shape[0], 1)) for c in columns], 1))
 
 
-class UniqueAll(NamedTuple):
-    """The distinct elements, where each first occurs, where each element is, and how often."""
+def flatnonzero(x: TensorLike, size: int | None = None, fill_value: int = 0) -> Tensor:
+    """The positions of the nonzero elements in the flattened tensor; ``size`` as in
+    :func:`nonzero`.
 
-    values: Any
-    indices: Any
-    inverse_indices: Any
-    counts: Any
-
-
-class UniqueInverse(NamedTuple):
-    """The distinct elements, and the position among them of each element."""
-
-    values: Any
-    inverse_indices: Any
-
-
-class UniqueCounts(NamedTuple):
-    """The distinct elements, and how often each occurs."""
-
-    values: Any
-    counts: Any
-
-
-def _distinct(x: TensorLike) -> UniqueAll:
-    """Distinct elements in ascending order, nan last, each nan by itself; looks at the values."""
-    array = _host(x, "unique")
-    found = np.unique(
-        array, return_index=True, return_inverse=True, return_counts=True, equal_nan=False
-    )
-    parts = [np.asarray(found[0]), *(np.asarray(part).astype(np.int64) for part in found[1:])]
-    parts[2] = parts[2].reshape(array.shape)
-    return UniqueAll(*(wrap(node_from_array(part)) for part in parts))
-
-
-def unique_all(x: TensorLike) -> UniqueAll:
-    """``(values, indices, inverse_indices, counts)`` of the distinct elements; looks at the values.
-
-    Every nan is distinct, as the array-API standard says.
-
-    >>> [part.tolist() for part in unique_all([3, 1, 3])]
-    [[1, 3], [1, 0], [1, 0, 1], [1, 2]]
+    >>> flatnonzero([[0, 1], [2, 0]]).tolist()
+    [1, 2]
     """
-    return _distinct(x)
+    if size is not None:
+        return wrap(_sized_nonzero(_truth(x), size, fill_value))
+    places = np.flatnonzero(host(x, "flatnonzero", "size="))
+    return wrap(node_from_array(places.astype(np.int64)))
 
 
-def unique_inverse(x: TensorLike) -> UniqueInverse:
-    """``(values, inverse_indices)`` of the distinct elements; looks at the values.
+def partition(x: TensorLike, kth: int | Sequence[int], axis: int | None = -1) -> Tensor:
+    """The elements along ``axis`` with the ``kth`` in its sorted place, smaller ones before it (all
+    are sorted here).
 
-    >>> [part.tolist() for part in unique_inverse([3, 1, 3])]
-    [[1, 3], [1, 0, 1]]
+    >>> partition([3, 1, 2], 1).tolist()
+    [1, 2, 3]
     """
-    found = _distinct(x)
-    return UniqueInverse(found.values, found.inverse_indices)
+    node, place = _partitioned("partition", x, kth, axis)
+    return wrap(ops.sort(node, place))
 
 
-def unique_counts(x: TensorLike) -> UniqueCounts:
-    """``(values, counts)`` of the distinct elements; looks at the values.
+def argpartition(x: TensorLike, kth: int | Sequence[int], axis: int | None = -1) -> Tensor:
+    """The positions (int64) that :func:`partition` the elements along ``axis``.
 
-    >>> [part.tolist() for part in unique_counts([3, 1, 3])]
-    [[1, 3], [1, 2]]
+    >>> argpartition([3, 1, 2], 1).tolist()
+    [1, 2, 0]
     """
-    found = _distinct(x)
-    return UniqueCounts(found.values, found.counts)
+    node, place = _partitioned("argpartition", x, kth, axis)
+    return wrap(ops.argsort(node, place))
 
 
-def unique_values(x: TensorLike) -> Tensor:
-    """The distinct elements, every nan among them; looks at the values (array-API's name).
+def _partitioned(
+    name: str, x: TensorLike, kth: int | Sequence[int], axis: int | None
+) -> tuple[Node, int]:
+    node = as_node(x)
+    if axis is None:
+        node, axis = ops.reshape(node, (node.size,)), 0
+    place = axis_of(name, axis, node.shape)
+    for each in kth if isinstance(kth, Sequence) else (kth,):
+        axis_of(f"{name}, kth", each, (1,) * int(node.shape[place]))
+    return node, place
 
-    >>> unique_values([3, 1, 3]).tolist()
-    [1, 3]
+
+def lexsort(keys: Sequence[TensorLike] | TensorLike, axis: int = -1) -> Tensor:
+    """The positions that sort by the last key, then by the last but one among equals, and so on.
+
+    >>> lexsort(([1, 2, 3], [0, 1, 0])).tolist()
+    [0, 2, 1]
     """
-    return _distinct(x).values  # type: ignore[no-any-return]
+    from lamella.tensor.joining import unstack
+
+    nodes = [as_node(key) for key in (unstack(keys) if isinstance(keys, TensorCore) else keys)]
+    if not nodes:
+        raise ShapeError("[lexsort] got no keys to sort by; give at least one")
+    place = axis_of("lexsort", axis, nodes[0].shape)
+    order = ops.argsort(nodes[0], place)
+    for node in nodes[1:]:
+        again = ops.argsort(ops.take_along_axis(node, order, place), place)
+        order = ops.take_along_axis(order, again, place)
+    return wrap(order)
 
 
 def one_hot(x: TensorLike, num_classes: int, dtype: object = int64) -> Tensor:

@@ -17,14 +17,18 @@ from lamella.ir.dim import Dim, product
 from lamella.ir.node import Node
 from lamella.tensor import comparison as _compare
 from lamella.tensor import complex as _complex
+from lamella.tensor import counting as _count
 from lamella.tensor import elementwise as _arith
 from lamella.tensor import gradient as _gradient
 from lamella.tensor import indexing as _indexing
 from lamella.tensor import joining as _join
 from lamella.tensor import linalg as _linalg
 from lamella.tensor import manipulation as _move
+from lamella.tensor import nanreduction as _nan
+from lamella.tensor import quantiles as _quantiles
 from lamella.tensor import reduction as _reduce
 from lamella.tensor import searching as _search
+from lamella.tensor import sets as _sets
 from lamella.tensor import transcendental as _real
 from lamella.tensor.axes import shape_of
 from lamella.tensor.core import TensorCore, announce, node_of, use_class, wrap
@@ -403,13 +407,16 @@ class Tensor(TensorValues):
     max, min, amax, amin = _reduce.max, _reduce.min, _reduce.max, _reduce.min
     any, all, argmax, argmin = _reduce.any, _reduce.all, _reduce.argmax, _reduce.argmin
     count_nonzero, logsumexp = _reduce.count_nonzero, _reduce.logsumexp
-    median, quantile = _reduce.median, _reduce.quantile
+    median, quantile, percentile = _quantiles.median, _quantiles.quantile, _quantiles.percentile
+    nanmedian, nanquantile = _quantiles.nanmedian, _quantiles.nanquantile
+    nansum, nanmean = _nan.nansum, _nan.nanmean
     cumsum, cumprod = _reduce.cumsum, _reduce.cumprod
     cummax, cummin = _reduce.cummax, _reduce.cummin
     sort, argsort, topk = _search.sort, _search.argsort, _search.topk
     take, take_along_axis, gather = _search.take, _search.take_along_axis, _search.gather
     scatter, scatter_add = _search.scatter, _search.scatter_add
-    nonzero, unique, bincount = _search.nonzero, _search.unique, _search.bincount
+    nonzero, argwhere, unique = _search.nonzero, _search.argwhere, _sets.unique
+    isin, bincount, cov, corrcoef = _sets.isin, _count.bincount, _count.cov, _count.corrcoef
     reshape, view, flatten, ravel = _move.reshape, _move.view, _move.flatten, _move.ravel
     unflatten, squeeze = _move.unflatten, _move.squeeze
     unsqueeze, expand_dims = _move.unsqueeze, _move.unsqueeze

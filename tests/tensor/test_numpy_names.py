@@ -1,0 +1,219 @@
+"""Functions beyond the array-API standard agree with NumPy's of the same name, in float64.
+
+The table has a function's name and arguments for both sides; keyword options are the same on both.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lamella as lm
+from lamella.config import config
+from lamella.errors import LamellaError, OptionError, ShapeError, TraceError
+
+RNG = np.random.default_rng(7)
+V = RNG.normal(size=23)
+W = RNG.uniform(0.1, 2.0, 23)
+M = RNG.normal(size=(4, 5))
+T = RNG.normal(size=(3, 4, 5))
+N = np.array([[1.0, np.nan, 3.0, -2.0], [np.nan] * 4, [0.5, 2.0, np.inf, np.nan]])
+I = RNG.integers(0, 9, (4, 6))  # noqa: E741
+J = RNG.integers(0, 9, 7)
+Z = V[:6] + 1j * V[6:12]
+
+Call = tuple[str, tuple[Any, ...], dict[str, Any]]
+
+
+def call(name: str, *args: Any, **options: Any) -> Call:
+    return name, args, options
+
+
+METHODS = (
+    "inverted_cdf", "averaged_inverted_cdf", "closest_observation", "interpolated_inverted_cdf",
+    "hazen", "weibull", "linear", "median_unbiased", "normal_unbiased", "lower", "higher",
+    "midpoint", "nearest",
+)  # fmt: skip
+LEVELS = [0, 0.1, 0.25, 1 / 3, 0.5, 0.77, 1]
+TABLE: list[Call] = [
+    *(call(f, T, LEVELS, axis=(0, 2), method=m) for m in METHODS for f in ("quantile",)),
+    *(call("nanquantile", N[:2], LEVELS, axis=1, method=m) for m in METHODS),
+    *(call("quantile", V[:9], LEVELS, method=m) for m in METHODS),
+    call("quantile", N, 0.5, axis=0), call("quantile", I, 0.3, axis=0, keepdims=True),
+    call("percentile", M, [10, 50], axis=1), call("nanpercentile", N, 30, axis=0),
+    call("median", T, axis=(1, 2)), call("median", I), call("nanmedian", N, axis=1),
+    call("median", N, axis=0, keepdims=True),
+    *(call(f, N, axis=a) for a in (None, 0, 1) for f in (
+        "nansum", "nanprod", "nanmean", "nanvar", "nanstd", "nanmax", "nanmin", "nancumsum",
+        "nancumprod",
+    )),
+    call("nanmean", N, axis=1, keepdims=True), call("nansum", I, axis=0), call("nanmax", I, axis=1),
+    call("nanargmax", N[[0, 2]], axis=1), call("nanargmin", N[[0, 2]]),
+    call("nanmean", Z), call("nanvar", Z),
+    call("bincount", J), call("bincount", J, minlength=20), call("bincount", J, J * 0.5),
+    call("digitize", V, [-1.0, 0.0, 0.5]), call("digitize", J, [2, 4, 6], right=True),
+    call("histogram", V), call("histogram", V, 7, range=(-1.0, 1.0)), call("histogram", J, 3),
+    call("histogram", V, 5, weights=W, density=True), call("histogram", M, [-1.0, 0.0, 0.2, 2.0]),
+    call("histogram", V, "sturges"), call("histogram", np.zeros(0)), call("histogram", np.ones(3)),
+    call("histogram_bin_edges", V, 4),
+    call("histogram2d", V, W, bins=(3, 4)), call("histogram2d", V, W, bins=3, density=True),
+    call("histogramdd", T.reshape(-1, 3), bins=(2, 3, 4)),
+    call("histogramdd", T.reshape(-1, 3), bins=2, range=[(-1, 1)] * 3, weights=np.arange(20.0)),
+    call("average", M), call("average", M, axis=1, weights=W[:5]),
+    call("average", M, weights=M * M, returned=True), call("average", M, axis=0, keepdims=True),
+    call("cov", M), call("cov", M, rowvar=False), call("cov", V, W), call("cov", M, bias=True),
+    call("cov", M, aweights=W[:5]), call("cov", M, fweights=[1, 2, 1, 3, 1]), call("cov", V),
+    call("cov", Z, Z[::-1]), call("corrcoef", M), call("corrcoef", V, W), call("corrcoef", V),
+    call("ptp", M), call("ptp", I, axis=1),
+    call("isin", I, [1, 5, 8]), call("isin", I, [3], invert=True), call("isin", V, []),
+    call("isin", N, [np.nan, 2.0]),
+    call("union1d", I, J), call("intersect1d", I, J), call("setdiff1d", I, J[:2]),
+    call("setxor1d", J, [1, 99]), call("intersect1d", J, [1, 2, 3, 4], return_indices=True),
+    call("unique", I, return_index=True, return_inverse=True, return_counts=True),
+    call("unique", N), call("unique", I, axis=0), call("argwhere", I > 4),
+    call("flatnonzero", I > 4), call("nonzero", T > 0),
+    call("lexsort", (I[0], I[1] // 4)), call("lexsort", (I, I // 4), axis=0),
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _compiled() -> Iterator[None]:
+    with config(backend="llvm"):
+        yield
+
+
+def leaves(value: Any) -> list[np.ndarray]:
+    """The arrays of a result, which may be a tuple or a list of results."""
+    if isinstance(value, tuple | list):
+        return [leaf for part in value for leaf in leaves(part)]
+    return [np.asarray(value)]
+
+
+def agree(found: Any, expected: Any, rtol: float = 1e-10) -> None:
+    ours, theirs = leaves(found), leaves(expected)
+    assert len(ours) == len(theirs)
+    for a, b in zip(ours, theirs, strict=True):
+        assert a.shape == b.shape
+        exact = b.dtype.kind in "biu" and a.dtype.kind in "biu"
+        np.testing.assert_allclose(a, b, rtol=0 if exact else rtol, atol=0 if exact else rtol)
+
+
+@pytest.mark.parametrize(
+    "entry", TABLE, ids=[f"{i}-{name}" for i, (name, _, _) in enumerate(TABLE)]
+)
+def test_agrees_with_numpy(entry: Call) -> None:
+    name, args, options = entry
+    with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
+        expected = getattr(np, name)(*args, **options)
+    single = any(np.asarray(a).dtype.kind in "iu" for a in args[:1])  # integers become float32
+    agree(getattr(lm, name)(*args, **options), expected, 1e-5 if single else 1e-10)
+
+
+@settings(max_examples=30)
+@given(st.lists(st.integers(-3, 3), max_size=12), st.integers(0, 5))
+def test_sizes_given_in_advance(values: list[int], size: int) -> None:
+    x = np.array(values, np.float64)
+    flat = np.flatnonzero(x)[:size]
+    found = lm.flatnonzero(x, size=size, fill_value=-7).numpy()
+    assert found.tolist() == [*flat.tolist(), *[-7] * (size - len(flat))]
+    distinct, index, inverse, counts = np.unique(
+        x, return_index=True, return_inverse=True, return_counts=True
+    )
+    ours = lm.unique(x, True, True, True, size=size, fill_value=99.0)
+    kept = min(size, len(distinct))
+    assert ours[0].tolist() == [*distinct[:kept].tolist(), *[99.0] * (size - kept)]
+    assert ours[1].tolist()[:kept] == index[:kept].tolist()
+    assert ours[2].tolist() == inverse.tolist()
+    assert ours[3].tolist() == [*counts[:kept].tolist(), *[0] * (size - kept)]
+
+
+def test_sizes_make_results_usable_when_compiled() -> None:
+    x = np.array([[0.0, 2.0, np.nan], [2.0, 0.0, 5.0]])
+    places = lm.jit(lambda x: lm.nonzero(x, size=5, fill_value=(-1, -2)))(lm.asarray(x))
+    expected = np.nonzero(x)
+    for place, want, fill in zip(places, expected, (-1, -2), strict=True):
+        assert place.tolist() == [*want.tolist(), *[fill] * (5 - len(want))]
+    rows = lm.jit(lambda x: lm.argwhere(x > 1, size=2))(lm.asarray(x))
+    assert rows.tolist() == np.argwhere(x > 1)[:2].tolist()
+    assert lm.jit(lambda x: lm.unique(x, size=4))(lm.asarray(x)).tolist()[:3] == [0.0, 2.0, 5.0]
+    assert lm.jit(lambda j: lm.bincount(j, length=9))(lm.asarray(J)).tolist() == (
+        np.bincount(J, minlength=9).tolist()
+    )
+    many = lm.vmap(lambda row: lm.flatnonzero(row, size=3, fill_value=-1))(lm.asarray(x))
+    assert many.tolist() == [[1, 2, -1], [0, 2, -1]]
+    agree(lm.jit(lambda x: lm.histogram(x, 4))(lm.asarray(V)), np.histogram(V, 4))
+    for function in (lm.nonzero, lm.unique, lm.flatnonzero, lm.argwhere):
+        with pytest.raises(TraceError, match=r"size="):
+            lm.jit(function)(lm.asarray(x))
+    with pytest.raises(TraceError, match="length="):
+        lm.jit(lm.bincount)(lm.asarray(J))
+    with pytest.raises(TraceError, match="depends on values"):
+        lm.jit(lambda a: lm.setdiff1d(a, a))(lm.asarray(J))
+
+
+def numeric(f: Callable[[np.ndarray], float], x: np.ndarray, h: float = 1e-6) -> np.ndarray:
+    """The gradient of ``f`` by central differences."""
+    found = np.zeros_like(x)
+    for i in np.ndindex(x.shape):
+        step = np.zeros_like(x)
+        step[i] = h
+        found[i] = (f(x + step) - f(x - step)) / (2 * h)
+    return found
+
+
+DERIVATIVES: list[tuple[str, Callable[[Any, Any], Any]]] = [
+    ("quantile", lambda m, x: m.quantile(x, [0.3, 0.8], axis=1)),
+    ("median", lambda m, x: m.median(x)),
+    ("nanmean", lambda m, x: m.nanmean(x, axis=0)),
+    ("nanstd", lambda m, x: m.nanstd(x)),
+    ("nanmax", lambda m, x: m.nanmax(x, axis=1)),
+    ("average", lambda m, x: m.average(x, weights=x * x)),
+    ("cov", lambda m, x: m.cov(x)),
+    ("corrcoef", lambda m, x: m.corrcoef(x)),
+    ("ptp", lambda m, x: m.ptp(x, axis=0)),
+]
+
+
+@pytest.mark.parametrize(("name", "function"), DERIVATIVES, ids=[n for n, _ in DERIVATIVES])
+def test_gradients(name: str, function: Callable[[Any, Any], Any]) -> None:
+    found = lm.grad(lambda x: lm.sum(lm.square(function(lm, x))))(lm.asarray(M))
+    expected = numeric(lambda x: float(np.sum(np.square(function(np, x)))), M)
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("act", "kind"),
+    [
+        (lambda: lm.quantile(V, 1.5), OptionError),
+        (lambda: lm.quantile(V, 0.5, method="linar"), OptionError),
+        (lambda: lm.median(np.zeros((0, 2)), axis=0), ShapeError),
+        (lambda: lm.histogram(V, 0), OptionError),
+        (lambda: lm.histogram(V, 3, range=(1.0, 0.0)), OptionError),
+        (lambda: lm.histogram(V, weights=W[:3]), ShapeError),
+        (lambda: lm.histogramdd(V), ShapeError),
+        (lambda: lm.bincount([-1]), ShapeError),
+        (lambda: lm.bincount([1.5]), ShapeError),
+        (lambda: lm.average(M, weights=W), ShapeError),
+        (lambda: lm.cov(T), ShapeError),
+        (lambda: lm.cov(M, aweights=W), ShapeError),
+        (lambda: lm.unique(I, axis=0, size=3), OptionError),
+        (lambda: lm.partition(V, 99), ShapeError),
+        (lambda: lm.lexsort([]), ShapeError),
+    ],
+)
+def test_misuse(act: Callable[[], Any], kind: type[LamellaError]) -> None:
+    with pytest.raises(kind, match=r"^\["):
+        act()
+
+
+def test_partition_keeps_its_promise() -> None:
+    for k in (0, 3, 22):
+        found = lm.partition(V, k).numpy()
+        assert found[k] == np.sort(V)[k] and (found[:k] <= found[k]).all()
+        assert V[lm.argpartition(V, k).numpy()][k] == np.sort(V)[k]
