@@ -139,6 +139,7 @@ _FROM: Final = {
         "set_num_threads num_threads"
     ),
     "lamella.tensor.dlpack": "from_dlpack",
+    "lamella.tensor.naming": "contract",
     "lamella.tensor.random": "manual_seed",
     "lamella.config": "config",
     "lamella.runtime.profile": "profile",

@@ -19,13 +19,14 @@ from lamella.dtypes import ALL, FLOATS, INTEGERS, DType, bool_, float64, int64
 from lamella.errors import DTypeError, MissingRuleError, OptionError, ShapeError
 from lamella.ir.dim import Shape, Size
 from lamella.ir.loops import Const, Expr, cast
-from lamella.ir.node import Node
+from lamella.ir.node import Node, make
 from lamella.ops.base import Array, Element, Index, Kind, Needs, Primitive, Sample
 from lamella.ops.families import Elementwise, to_shape
 
 __all__ = [
-    "DATA", "SCALAR", "Constant", "Data", "Iota", "Mark", "Placeholder", "Scalar", "StopGradient",
-    "constant", "data", "full", "iota", "mark", "placeholder", "scalar", "stop_gradient",
+    "DATA", "SCALAR", "Constant", "Data", "Iota", "Mark", "Named", "Placeholder", "Scalar",
+    "StopGradient", "constant", "data", "full", "iota", "mark", "named", "placeholder", "scalar",
+    "stop_gradient",
 ]  # fmt: skip
 
 Number = bool | int | float | complex
@@ -214,6 +215,41 @@ class Mark(Elementwise):
     def samples(cls) -> Iterator[Sample]:
         """All dtypes."""
         yield Sample(((2, 3),), mark, ALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Named(Mark):
+    """The identity that gives axes names; see ``graph.names``."""
+
+    name: ClassVar[str] = "named"
+    names: tuple[str | None, ...]
+
+    def check(self, node: Node) -> None:
+        """One name or None for each axis."""
+        Mark.check(self, node)
+        if len(self.names) != node.ndim:
+            raise ShapeError(
+                f"[named] {len(self.names)} names for {node.ndim} axes of {node.shape}; give one "
+                "for each, None where there is none"
+            )
+
+    def vjp(self, node: Node, cotangent: Node, needs: Needs) -> Sequence[Node | None]:
+        """The cotangent, its axes called the same."""
+        return (named(cotangent, self.names),)
+
+    def batch(self, node: Node, args: Sequence[Node], batched: Needs, size: Size) -> Node:
+        """The new axis has no name."""
+        return named(args[0], (None, *self.names))
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """All dtypes."""
+        yield Sample(((2, 3),), lambda x: named(x, ("a", None)), ALL)
+
+
+def named(x: Node, names: tuple[str | None, ...]) -> Node:
+    """``x`` with names for its axes."""
+    return make(Named(names), (x,), x.shape, x.dtype)
 
 
 def data(value: object, shape: Shape, dtype: DType, tracked: bool = False) -> Node:

@@ -24,7 +24,7 @@ from lamella.tensor.operands import (
     cast,
     compare,
     compared,
-    pair,
+    fitted,
     primitive,
     scalar_node,
 )  # fmt: skip
@@ -181,7 +181,7 @@ def logical_not(x: TensorLike) -> Tensor:
 
 # -- bits ------------------------------------------------------------------------------------------
 def _whole(name: str, x: TensorLike, y: TensorLike) -> tuple[Node, Node]:
-    a, b = pair(name, x, y)
+    a, b = fitted(name, x, y)
     if a.dtype.inexact:
         raise DTypeError(
             f"[{name}] operands promote to {a.dtype.name}, which has no bits to work on; "
@@ -349,7 +349,7 @@ def where(
         return nonzero(condition)  # type: ignore[return-value]
     if x is None or y is None:
         raise OptionError("[where] x and y come together; give both, or neither for the indices")
-    a, b = pair("where", x, y)
+    a, b = fitted("where", x, y)
     return wrap(ops.where(_truth(condition), a, b))
 
 
@@ -386,7 +386,7 @@ def isclose(
     >>> isclose([1.0, 2.0], [1.0, 2.1]).tolist()
     [True, False]
     """
-    a, b = pair("isclose", x, y)
+    a, b = fitted("isclose", x, y)
     a, b = as_float(a), as_float(b)
     part = b.dtype.part
     allowed = ops.add(ops.multiply(ops.abs(b), scalar_node(rtol, part)), scalar_node(atol, part))

@@ -19,6 +19,7 @@ import numpy as np
 from lamella import ops
 from lamella.dtypes import DType
 from lamella.errors import GradientError, OptionError
+from lamella.graph import names as naming
 from lamella.ir.dim import Shape
 from lamella.ir.node import Node, gradient_mode
 from lamella.ops.leaf import DATA, Mark
@@ -124,6 +125,8 @@ def wrap(node: Node) -> Tensor:
     tensor = _new(_class)
     tensor.node = node
     tensor._leaf = None
+    if naming.state.active:
+        naming.names_of(node)
     if traces:
         trace = traces.get(get_ident())
         if trace is not None:

@@ -23,7 +23,7 @@ from lamella.tensor.operands import (
     as_float,
     as_node,
     cast,
-    pair,
+    fitted,
     primitive,
 )  # fmt: skip
 
@@ -82,7 +82,7 @@ def divide(x: TensorLike, y: TensorLike) -> Tensor:
     """
     if isinstance(x, TensorCore) and x.node.dtype.inexact:
         return arithmetic(_DIVIDE, ops.divide, x, y)
-    a, b = pair("divide", x, y)
+    a, b = fitted("divide", x, y)
     return wrap(ops.divide(as_float(a), as_float(b)))
 
 
@@ -110,7 +110,7 @@ def fmod(x: TensorLike, y: TensorLike) -> Tensor:
     >>> fmod([7, -7], 3).tolist()
     [1, -1]
     """
-    a, b = pair("fmod", x, y)
+    a, b = fitted("fmod", x, y)
     if a.dtype.kind == "u":
         return wrap(ops.remainder(a, b))
     size = ops.remainder(ops.abs(a), ops.abs(b))
@@ -151,7 +151,7 @@ def pow(x: TensorLike, y: TensorLike) -> Tensor:
                 "power; "
                 "cast the base with .astype(lm.float32)"
             )
-    a, b = pair("pow", x, y)
+    a, b = fitted("pow", x, y)
     if a.dtype.kind == "b":
         a, b = cast(a, int64), cast(b, int64)
     return wrap(ops.pow(a, b))
@@ -246,9 +246,9 @@ def clip(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = 
     node = as_node(x)
     own = node.dtype
     if min is not None:
-        node = ops.maximum(*pair("clip", wrap(node), min))
+        node = ops.maximum(*fitted("clip", wrap(node), min))
     if max is not None:
-        node = ops.minimum(*pair("clip", wrap(node), max))
+        node = ops.minimum(*fitted("clip", wrap(node), max))
     return wrap(cast(node, own) if own.kind == "f" else node)
 
 
@@ -261,7 +261,7 @@ def atan2(x: TensorLike, y: TensorLike) -> Tensor:
     >>> atan2(0.0, 1.0).item()
     0.0
     """
-    a, b = pair("atan2", x, y)
+    a, b = fitted("atan2", x, y)
     return wrap(ops.atan2(as_float(a), as_float(b)))
 
 
@@ -271,7 +271,7 @@ def copysign(x: TensorLike, y: TensorLike) -> Tensor:
     >>> copysign([1.0, 2.0], -1.0).tolist()
     [-1.0, -2.0]
     """
-    a, b = pair("copysign", x, y)
+    a, b = fitted("copysign", x, y)
     return wrap(ops.copysign(as_float(a), as_float(b)))
 
 
@@ -281,7 +281,7 @@ def hypot(x: TensorLike, y: TensorLike) -> Tensor:
     >>> hypot(3.0, 4.0).item()
     5.0
     """
-    a, b = pair("hypot", x, y)
+    a, b = fitted("hypot", x, y)
     return wrap(complex_parts.hypot(as_float(a), as_float(b)))
 
 
@@ -311,7 +311,7 @@ def logaddexp(x: TensorLike, y: TensorLike) -> Tensor:
     >>> logaddexp(1000.0, -1000.0).item()
     1000.0
     """
-    a, b = pair("logaddexp", x, y)
+    a, b = fitted("logaddexp", x, y)
     a, b = as_float(a), as_float(b)
     gap = ops.negative(ops.abs(ops.subtract(a, b)))
     large = ops.maximum(a, b)
@@ -326,6 +326,6 @@ def lerp(x: TensorLike, y: TensorLike, weight: TensorLike) -> Tensor:
     >>> lerp(1.0, 3.0, 0.5).item()
     2.0
     """
-    a, b = pair("lerp", x, y)
+    a, b = fitted("lerp", x, y)
     a, b = as_float(a), as_float(b)
     return wrap(ops.add(a, ops.multiply(as_node(weight, a.dtype), ops.subtract(b, a))))

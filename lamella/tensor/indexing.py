@@ -20,6 +20,7 @@ from lamella.ops.leaf import SCALAR
 from lamella.ops.movement import Reshape
 from lamella.ops.slicing import Slice
 from lamella.tensor.core import TensorCore, node_of, wrap
+from lamella.tensor.naming import by_name
 from lamella.tensor.operands import TensorLike, as_node, scalar_node
 from lamella.tensor.subscript import Subscript, is_single_mask, parse
 
@@ -75,6 +76,8 @@ def getitem(x: TensorLike, subscript: object) -> Tensor:
     [1, 3]
     """
     node = as_node(x)
+    if isinstance(subscript, dict):
+        subscript = by_name(x, subscript)
     row = _row(node, subscript) if type(subscript) is int and node.shape else None
     return wrap(read(node, parse(subscript, node.shape)) if row is None else row)
 

@@ -10,7 +10,9 @@ import functools
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from lamella.errors import OptionError, did_you_mean
+from lamella.errors import OptionError, ShapeError, did_you_mean
+from lamella.graph import names as naming
+from lamella.ir.node import Node
 
 __all__ = ["SYNONYMS", "with_synonyms"]
 
@@ -46,6 +48,8 @@ def with_synonyms(function: Function) -> Function:
     def call(*args: object, **options: object) -> object:
         if options and not names.issuperset(options):
             options = _translate(function.__name__, known, options)
+        if naming.state.active and "axis" in names:
+            args, options = _counted(function.__name__, known, args, options)
         return function(*args, **options)
 
     return call  # type: ignore[return-value]
@@ -69,3 +73,28 @@ def _translate(name: str, known: list[str], options: dict[str, object]) -> dict[
             value = 1 if value else 0
         found[target] = value
     return found
+
+
+def _counted(
+    name: str, known: list[str], args: tuple[Any, ...], options: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments with axes given by name as numbers."""
+    place = known.index("axis")
+    axis = args[place] if place < len(args) else options.get("axis")
+    wanted = axis if isinstance(axis, (tuple, list)) else (axis,)
+    if not any(isinstance(each, str) for each in wanted):
+        return args, options
+    node = getattr(args[0] if args else next(iter(options.values())), "node", None)
+    names = naming.names_of(node) if isinstance(node, Node) else ()
+    numbers = []
+    for each in wanted:
+        if isinstance(each, str) and each not in names:
+            raise ShapeError(
+                f"[{name}] no axis is called {each!r}: the axes are {naming.text(names)}; "
+                "name them with .named(...)"
+            )
+        numbers.append(names.index(each) if isinstance(each, str) else each)
+    found: Any = tuple(numbers) if isinstance(axis, (tuple, list)) else numbers[0]
+    if place < len(args):
+        return (*args[:place], found, *args[place + 1 :]), options
+    return args, {**options, "axis": found}

@@ -17,6 +17,7 @@ import numpy as np
 from lamella import dtypes, ops
 from lamella.dtypes import DType, as_dtype, bool_, default_float, float64, promote, promote_scalar
 from lamella.errors import DTypeError, OptionError
+from lamella.graph import names as naming
 from lamella.ir.dim import Dim, Size
 from lamella.ir.node import Node, gradient_mode
 from lamella.ops.base import PRIMITIVES, Primitive
@@ -144,6 +145,29 @@ def _number(x: object) -> Scalar | None:
     return None
 
 
+def aligned(x: TensorLike, y: TensorLike) -> tuple[TensorLike, TensorLike]:
+    """Operands that broadcast by name: where all axes of both have names and one's are among the
+    other's, it gets their order, with size 1 for those it lacks.
+    """
+    if not isinstance(x, TensorCore) or not isinstance(y, TensorCore):
+        return x, y
+    a, b = naming.names_of(node_of(x)), naming.names_of(node_of(y))
+    if a == b or not a or not b or None in a or None in b:
+        return x, y
+    if set(b) <= set(a):
+        return x, wrap(spread(node_of(y), b, a))
+    return (wrap(spread(node_of(x), a, b)), y) if set(a) <= set(b) else (x, y)
+
+
+def spread(node: Node, names: naming.Names, wanted: naming.Names) -> Node:
+    """``node`` with its axes in the order of ``wanted``, size 1 for names it lacks."""
+    order = [names.index(name) for name in wanted if name in names]
+    moved = ops.permute(node, tuple(order))
+    sizes = iter(moved.shape)
+    shape = tuple(next(sizes) if name in names else 1 for name in wanted)
+    return ops.named(ops.reshape(moved, shape), wanted)
+
+
 def pair(name: str, x: TensorLike, y: TensorLike) -> tuple[Node, Node]:
     """Both operands as nodes of the promoted element type; shapes are left alone.
 
@@ -169,6 +193,11 @@ def pair(name: str, x: TensorLike, y: TensorLike) -> tuple[Node, Node]:
     return a, b
 
 
+def fitted(name: str, x: TensorLike, y: TensorLike) -> tuple[Node, Node]:
+    """As :func:`pair`, for operands that meet elementwise: named axes are aligned."""
+    return pair(name, *aligned(x, y)) if naming.state.active else pair(name, x, y)
+
+
 def unary(op: Primitive, builder: Builder, x: TensorLike) -> Tensor:
     """Record a floating-point function of one operand; integers are cast to the default float
     first.
@@ -189,6 +218,8 @@ def arithmetic(op: Primitive, builder: Builder, x: TensorLike, y: TensorLike) ->
 
     Of bools, sums and products are logical or and and, as in NumPy.
     """
+    if naming.state.active:
+        x, y = aligned(x, y)
     if not traces and isinstance(x, TensorCore):
         a = x.node
         dtype = a.dtype
@@ -216,6 +247,8 @@ def arithmetic(op: Primitive, builder: Builder, x: TensorLike, y: TensorLike) ->
 
 def compare(op: Primitive, builder: Builder, x: TensorLike, y: TensorLike) -> Tensor:
     """Record a comparison of two operands; the result is bool."""
+    if naming.state.active:
+        x, y = aligned(x, y)
     if not traces and isinstance(x, TensorCore):
         a = x.node
         if isinstance(y, TensorCore):
@@ -232,7 +265,7 @@ def compare(op: Primitive, builder: Builder, x: TensorLike, y: TensorLike) -> Te
 def compared(name: str, builder: Builder, x: TensorLike, y: TensorLike) -> Tensor:
     """As :func:`compare`, of a comparison that is no primitive."""
     known = _beyond(name, x, y)
-    return wrap(builder(*pair(name, x, y))) if known is None else known
+    return wrap(builder(*fitted(name, x, y))) if known is None else known
 
 
 def _beyond(name: str, x: TensorLike, y: TensorLike) -> Tensor | None:

@@ -24,6 +24,7 @@ from lamella.tensor import indexing as _indexing
 from lamella.tensor import joining as _join
 from lamella.tensor import linalg as _linalg
 from lamella.tensor import manipulation as _move
+from lamella.tensor import naming as _naming
 from lamella.tensor import nanreduction as _nan
 from lamella.tensor import quantiles as _quantiles
 from lamella.tensor import reduction as _reduce
@@ -319,6 +320,8 @@ class Tensor(TensorValues):
     __abs__ = abs = _arith.abs
     __invert__ = bitwise_not = _compare.bitwise_invert
     __round__ = round = _compare.round
+    named, rename, align_to = _naming.named, _naming.rename, _naming.align_to
+    names = property(_naming.names)
     __getitem__ = _indexing.getitem
     __setitem__ = _indexing.setitem
     __iadd__ = add_ = _inplace("add_", _arith.add)

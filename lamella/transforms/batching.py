@@ -12,6 +12,7 @@ from typing import Any
 
 from lamella import ops, tree
 from lamella.errors import OptionError, ShapeError, TraceError
+from lamella.graph import names as naming
 from lamella.graph.batch import batch
 from lamella.graph.forward import between
 from lamella.ir.dim import Size
@@ -140,6 +141,8 @@ def vmap(f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callab
             node = _to_front(node_of(tensor), axis)
             one = ops.placeholder(node.shape[1:], node.dtype)
             one.tracked = node.tracked
+            if naming.state.active:
+                naming.assume(one, naming.names_of(node)[1:])
             many[one] = node
             handles.append(wrap(one))
             trace.created(handles[-1])

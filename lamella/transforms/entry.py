@@ -18,6 +18,7 @@ import numpy as np
 
 from lamella import tree
 from lamella.config import config
+from lamella.graph import names as naming
 from lamella.ir.dim import Dim, bind
 from lamella.ir.node import Node, gradient_mode, topological
 from lamella.ops.calls import parts
@@ -113,7 +114,7 @@ class Entry:
             if isinstance(leaf, Outside):
                 self._results.append(_returned(numbers[id(leaf)], leaf.argument))
             elif isinstance(leaf, Node):
-                self._results.append(_computed(place(leaf)))
+                self._results.append(_computed(place(leaf), _names(leaf)))
             else:
                 self._results.append(_plain(leaf))
         self._states: list[tuple[int, int]] = []
@@ -348,8 +349,20 @@ class Run:
         return self.nodes[place] if isinstance(place, int) else place
 
 
-def _computed(which: int | Node) -> Callable[[Run], Any]:
-    return lambda run: wrap(run.node(which))
+def _computed(which: int | Node, names: naming.Names | None) -> Callable[[Run], Any]:
+    def result(run: Run) -> Any:
+        node = run.node(which)
+        if names is not None:
+            naming.assume(node, names)
+        return wrap(node)
+
+    return result
+
+
+def _names(node: Node) -> naming.Names | None:
+    """The names of a result's axes, if it has any."""
+    names = naming.names_of(node) if naming.state.active else ()
+    return names if any(names) else None
 
 
 def _returned(number: int, argument: int) -> Callable[[Run], Any]:
@@ -377,6 +390,8 @@ def _plain(leaf: Any) -> Callable[[Run], Any]:
 
 def _unlike(node: Node, required: bool, made_for: Node, was_required: bool) -> str | None:
     """How the node of a tensor differs from the one that was traced, if that matters."""
+    if naming.state.active and naming.names_of(node) != naming.names_of(made_for):
+        return "has other names for its axes"
     if node.shape != made_for.shape or node.dtype is not made_for.dtype:
         was, now = describe(made_for.shape, made_for.dtype), describe(node.shape, node.dtype)
         return f"was {was} and is {now}"

@@ -12,6 +12,7 @@ import numpy as np
 
 from lamella import tree
 from lamella.errors import OptionError
+from lamella.graph import names as naming
 from lamella.ir.dim import Dim, Shape
 from lamella.ir.node import gradient_mode
 from lamella.tensor.core import TensorCore, describe, wrap
@@ -68,6 +69,8 @@ class Call:
                 key.append(shapes.get(id(leaf), node.shape) if shapes else node.shape)
                 key.append(node.dtype.name)
                 key.append(node.tracked + (kept is not None and kept.required))
+                if naming.state.active:
+                    key.append(naming.names_of(node))
             else:
                 key.append(_static(leaf))
         count = len(self.tensors)

@@ -17,6 +17,7 @@ from weakref import ref
 
 from lamella import tree
 from lamella.errors import TraceError
+from lamella.graph import names as naming
 from lamella.ir.dim import Shape
 from lamella.ir.node import Node, topological
 from lamella.ops.leaf import placeholder
@@ -127,6 +128,8 @@ class JitTrace:
         node, leaf = tensor.node, tensor._leaf
         stand_in = placeholder(self._shapes.get(id(tensor), node.shape), node.dtype)
         stand_in.tracked = node.tracked
+        if naming.state.active:
+            naming.assume(stand_in, naming.names_of(node))
         required = leaf is not None and leaf.required
         if required:
             owners[stand_in] = ref(tensor)
