@@ -292,7 +292,7 @@ def nextafter(x: TensorLike, y: TensorLike) -> Tensor:
     >>> nextafter(1.0, 2.0).item() - 1.0
     1.1920928955078125e-07
     """
-    a, b = pair("nextafter", x, y)
+    a, b = fitted("nextafter", x, y)
     a, b = as_float(a), as_float(b)
     whole = {16: int16, 32: int32, 64: int64}[a.dtype.bits]
     one, zero = ops.constant(1, whole), ops.constant(0.0, a.dtype)
