@@ -159,6 +159,22 @@ def test_pooling_by_definition() -> None:
     close(F.lp_pool2d(lm.asarray(np.abs(x)), 3, 2, 1), (seen**3).sum((-2, -1)) ** (1 / 3))
 
 
+def test_the_first_of_equal_maxima_has_the_gradient() -> None:
+    for kernel, options in ((2, {}), (3, {"stride": 1, "padding": 1}), (7, {"padding": 3})):
+        x = lm.zeros((1, 1, 8, 8)).requires_grad_()
+        y = F.max_pool2d(x, kernel, **options)
+        _, places = F.max_pool2d(x, kernel, **options, return_indices=True)
+        y.sum().backward()
+        wanted = np.bincount(places.numpy().ravel(), minlength=64).reshape(1, 1, 8, 8)
+        close(x.grad, wanted)
+        with lm.no_grad():
+            close(F.max_pool2d(x, kernel, **options), y.numpy())
+    hole = lm.asarray([[[-np.inf, -np.inf, np.nan, 1.0]]])
+    values, places = F.max_pool1d(hole, 2, return_indices=True)
+    assert places.tolist() == [[[0, 2]]]
+    assert np.isneginf(values.numpy()[0, 0, 0]) and np.isnan(values.numpy()[0, 0, 1])
+
+
 def test_fractional_pooling_draws_windows() -> None:
     lm.manual_seed(1)
     x = lm.asarray(RNG.standard_normal((1, 2, 9, 9)))

@@ -67,8 +67,8 @@ WRAPPED: dict[str, Function] = {
         TWICE(lm.grad(loss_of(f), argnums=(0, 1, 2))), argnums=(0, 1, 2)
     ),
     "tangent": lambda f: lambda *a: lm.jvp(f, a, tuple(lm.cos(x) for x in a)),
-    "tangent of gradient": lambda f: lambda *a: lm.jvp(
-        lm.grad(loss_of(f), argnums=(0, 1)), a, tuple(lm.cos(x) for x in a)
+    "tangent of gradient": lambda f: (
+        lambda *a: lm.jvp(lm.grad(loss_of(f), argnums=(0, 1)), a, tuple(lm.cos(x) for x in a))
     ),
     "gradient of tangent": lambda f: lm.grad(
         lambda *a: lm.jvp(loss_of(f), a, tuple(lm.cos(x) for x in a))[1], argnums=(0, 1, 2)

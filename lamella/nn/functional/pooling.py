@@ -1,7 +1,8 @@
 """Pooling over windows of ``(N, C, *spatial)`` (or without ``N``): maximum, average, power mean.
 
-Where several elements of a window are the maximum they share its gradient equally; with
-``return_indices`` the first has it, as in PyTorch.
+Where several elements of a window are the maximum the first has its gradient, as in PyTorch: the
+maximum is then read at its position, so that a derivative writes one element a window. Without
+gradients (``lm.no_grad``) it is a reduction, which is faster.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ __all__ = [
 ]  # fmt: skip
 
 Sizes = int | Sequence[int]
+_FEW_TAPS = 32
 
 
 class _Windows:
@@ -112,29 +114,59 @@ def _max_pool(
     x = tensor(input)
     windows = _Windows(f"max_pool{rank}d", x, rank, kernel, stride, padding, dilation, ceil_mode)
     lowest = float("-inf") if x.dtype.is_floating else lm.iinfo(x.dtype).min
-    seen, axes = windows.of(x, lowest)
-    if not return_indices:
+    differentiated = lm.is_grad_enabled() and x.dtype.is_floating
+    fixed = all(isinstance(size, int) for size in x.shape[-rank:])
+    if not return_indices and not (differentiated and fixed):
+        seen, axes = windows.of(x, lowest)
         return seen.max(axes)
+    seen, axes = windows.of(x.detach(), lowest)
     taps = lm.moveaxis(seen, axes, tuple(range(-rank, 0)))
-    flat = taps.detach().reshape((*taps.shape[:-rank], math.prod(windows.kernel)))
-    return at_indices(x, _planes(windows, x, flat.argmax(-1)), rank)
+    found = at_indices(x, _first_maxima(windows, x, taps, lowest), rank)
+    return found if return_indices else found[0]
 
 
-def _planes(windows: _Windows, x: Tensor, tap: Tensor) -> Tensor:
-    """The position in the flattened spatial axes of ``x`` of a tap of each window."""
-    flat: Any = 0
-    after = 1
-    for axis in reversed(range(windows.rank)):
-        offset, tap = tap % windows.kernel[axis], tap // windows.kernel[axis]
-        places = lm.arange(tap.shape[axis - windows.rank]).reshape(
-            (-1,) + (1,) * (windows.rank - 1 - axis)
-        )
+def _first_maxima(windows: _Windows, x: Tensor, taps: Tensor, lowest: float) -> Tensor:
+    """The position of the first maximum of each window ``(*, *kernel)`` in the flattened spatial
+    axes of ``x``; NaN is the largest. A window of nothing but ``lowest`` has its first element.
+    """
+    rank = windows.rank
+    afters = [math.prod(x.shape[x.ndim - rank + axis + 1 :]) for axis in range(rank)]
+    begin: Any = 0
+    inside: Any = 0
+    for axis, after in enumerate(afters):
         step = windows.dilation[axis]
-        at = places * windows.stride[axis] - windows.padding[axis] + offset * step
-        at = lm.where(at < 0, at % step, at)  # a window of -inf everywhere: its first element
-        flat = flat + at * after
-        after = after * x.shape[axis - windows.rank]
-    return flat  # type: ignore[no-any-return]
+        places = lm.arange(taps.shape[axis - 2 * rank]).reshape((-1,) + (1,) * (rank - 1 - axis))
+        start = places * windows.stride[axis] - windows.padding[axis]
+        begin = begin + start * after
+        missed = lm.maximum(-start, 0)
+        inside = inside + (missed if step == 1 else -(-missed // step) * step) * after
+    offsets = [
+        sum(i * d * after for i, d, after in zip(place, windows.dilation, afters, strict=True))
+        for place in np.ndindex(*windows.kernel)
+    ]
+    top, offset = _first_maximum(taps, windows.kernel, offsets)
+    if any(windows.padding):
+        offset = lm.where(top == lowest, inside, offset)
+    return begin + offset  # type: ignore[no-any-return]
+
+
+def _first_maximum(
+    taps: Tensor, kernel: Sequence[int], offsets: Sequence[Any]
+) -> tuple[Tensor, Tensor]:
+    """The maximum over the taps ``(*, *kernel)``, and the offset of the first tap that has it.
+
+    A comparison a tap, side by side for many windows, as long as there are few taps.
+    """
+    if len(offsets) > _FEW_TAPS:
+        flat = taps.reshape((*taps.shape[: -len(kernel)], len(offsets)))
+        return flat.max(-1), lm.take(lm.asarray(np.array(offsets)), flat.argmax(-1))
+    top = taps[(..., *(0,) * len(kernel))]
+    chosen = lm.zeros(top.shape, dtype=lm.int64)
+    for place, offset in zip(np.ndindex(*kernel), offsets, strict=True):
+        tap = taps[(..., *place)]
+        larger = (tap > top) | lm.isnan(tap) if tap.dtype.is_floating else tap > top
+        top, chosen = lm.where(larger, tap, top), lm.where(larger, offset, chosen)
+    return top, chosen
 
 
 def at_indices(x: Tensor, indices: Tensor, rank: int) -> tuple[Tensor, Tensor]:

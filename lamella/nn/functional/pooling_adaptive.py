@@ -116,11 +116,9 @@ def _maxima(x: Tensor, places: Tensor, rank: int, return_indices: bool) -> Any:
     flat = x.reshape((*lead, math.prod(x.shape[-rank:])))
     whole = lm.broadcast_to(places, (*lead, *sizes))
     seen = lm.take_along_axis(flat, whole.reshape((*lead, math.prod(sizes))), -1)
-    seen = seen.reshape((*lead, *sizes))
-    if not return_indices:
-        return seen.max(-1)
-    best = seen.detach().argmax(-1, keepdims=True)
-    return at_indices(x, lm.take_along_axis(whole, best, -1)[..., 0], rank)
+    best = seen.reshape((*lead, *sizes)).detach().argmax(-1, keepdims=True)
+    found = at_indices(x, lm.take_along_axis(whole, best, -1)[..., 0], rank)
+    return found if return_indices else found[0]
 
 
 def _adaptive_max(rank: int, input: Any, output_size: Any, return_indices: bool) -> Any:
