@@ -18,7 +18,7 @@ from lamella.dtypes import bfloat16, float16, float32
 from lamella.ir.dim import product
 from lamella.ir.node import Node, topological
 from lamella.ops.base import Primitive
-from lamella.ops.calls import Call, barrier
+from lamella.ops.calls import Call, Part, barrier
 from lamella.ops.reduce import Reduction
 
 __all__ = ["canonicalise", "map_graph", "split_reductions", "with_inputs"]
@@ -46,9 +46,10 @@ def map_graph(
 
 def canonicalise(outputs: Sequence[Node]) -> list[Node]:
     """Equal nodes become one; ``mark`` and ``stop_gradient`` (identities once derivatives are
-    taken) and products with 1 disappear.
+    taken) and products with 1 disappear; calls that are composed of others become those.
     """
     known: dict[object, Node] = {}
+    made: dict[Node, Sequence[Node] | None] = {}  # what calls are composed of
 
     def change(node: Node, inputs: tuple[Node, ...]) -> Node:
         if is_external(node):
@@ -57,6 +58,10 @@ def canonicalise(outputs: Sequence[Node]) -> list[Node]:
             return inputs[0]
         if isinstance(node.op, Call) and node.op.in_memory:
             inputs = tuple(map(_in_memory, inputs))
+        if isinstance(node.op, Part):
+            composed = _composed(inputs[0], made)
+            if composed is not None:
+                return composed[node.op.index]
         kept = _times_one(node, inputs)
         if kept is not None:
             return kept
@@ -67,6 +72,12 @@ def canonicalise(outputs: Sequence[Node]) -> list[Node]:
         return found
 
     return map_graph(outputs, change)
+
+
+def _composed(node: Node, made: dict[Node, Sequence[Node] | None]) -> Sequence[Node] | None:
+    if node not in made:
+        made[node] = node.op.composed(node) if isinstance(node.op, Call) else None
+    return made[node]
 
 
 def _in_memory(node: Node) -> Node:

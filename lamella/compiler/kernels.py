@@ -64,7 +64,10 @@ class Draft:
 class Writer:
     """What a primitive of kind "kernel" writes its statements with (``ops.base.KernelWriter``)."""
 
-    def __init__(self, statement: Statement, names: Mapping[Node, str]) -> None:
+    def __init__(
+        self, statement: Statement, names: Mapping[Node, str], vector_bytes: int
+    ) -> None:
+        self.vector_bytes = vector_bytes
         self._statement = statement
         self._names = names
         self._count = 0
@@ -101,11 +104,13 @@ class Writer:
         return Load(self._names[node], linearise(index, node.shape), node.dtype)
 
 
-def _own_kernel(statement: Statement, program: Program) -> tuple[For, Size]:
+def _own_kernel(
+    statement: Statement, program: Program, vector_bytes: int
+) -> tuple[For, Size]:
     node = statement.node
     elements = Elements(program.names, program.params)
     sizes: tuple[Size, ...] = node.op.grid(node)
-    writer = Writer(statement, program.names)
+    writer = Writer(statement, program.names, vector_bytes)
     args = [elements.argument(source) for source in node.inputs]
     grid = Var("g", product(sizes))
     if sizes:
@@ -116,7 +121,7 @@ def _own_kernel(statement: Statement, program: Program) -> tuple[For, Size]:
         if shape.lane is not None and _lanes_pay(body, shape.lane):
             loop = For(shape.lane, "lanes", tuple(body))
             return For(shape.grid, "grid", (loop,)), _share(statement, shape.grid)
-        writer = Writer(statement, program.names)
+        writer = Writer(statement, program.names, vector_bytes)
     body = node.op.kernel(node, args, split_linear(grid, sizes), writer)
     return For(grid, "grid", tuple(body)), 4 * _share(statement, grid)
 
@@ -152,7 +157,7 @@ def draft(group: Group, program: Program, needed: set[Node], vector_bytes: int) 
         temporaries.update(first.parts)
         if isinstance(first.node.op, Call) and first.node.op.in_memory:
             return Draft(None, temporaries, [], first.node)
-        body, work = _own_kernel(first, program)
+        body, work = _own_kernel(first, program, vector_bytes)
     elif group.kind == "tiles":
         return _tiles(group, program, needed, vector_bytes)
     else:

@@ -39,3 +39,4 @@ from lamella.ops.windows import *
 from lamella.ops.random import *
 from lamella.ops.calls import *
 from lamella.ops.callback import *
+from lamella.ops.attention import *

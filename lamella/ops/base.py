@@ -69,7 +69,11 @@ class Element(Protocol):
 class KernelWriter(Protocol):
     """What a primitive of kind "kernel" writes its loop nest with."""
 
-    def var(self, name: str, extent: Size) -> Var:
+    @property
+    def vector_bytes(self) -> int:
+        """The size of the target's vectors, which tiles in registers are cut by."""
+
+    def var(self, name: str, extent: Size | Expr) -> Var:
         """A new loop variable with a unique name."""
 
     def temporary(self, name: str) -> str:

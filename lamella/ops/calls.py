@@ -64,6 +64,10 @@ class Call(Primitive):
         """The meaning, in NumPy: every result. What an opaque call runs."""
         raise MissingRuleError(self.name, "interpretation", "evaluate")
 
+    def composed(self, node: Node) -> Sequence[Node] | None:
+        """The results as other operations, which the compiler puts in the call's place."""
+        return None
+
     def vjp_all(
         self, node: Node, cotangents: Sequence[Node | None], needs: Needs
     ) -> Sequence[Node | None]:

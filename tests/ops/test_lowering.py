@@ -13,8 +13,8 @@ from lamella.dtypes import DType, bfloat16, float16, float32, float64
 from lamella.ir.interp import interpret
 from lamella.ir.node import Node, topological
 from lamella.ops.base import PRIMITIVES, Array, Sample
-from lamella.ops.calls import Call
-from tests.support.lower import run
+from lamella.ops.calls import Call, Part
+from tests.support.lower import run, run_all
 
 RTOL = {float64: 1e-12, float32: 2e-6, float16: 2e-3, bfloat16: 1e-2}
 FEW: tuple[DType, ...] = (float32, float64, float16, bfloat16)
@@ -28,14 +28,32 @@ CASES = [
 
 def lower(output: Node, values: dict[Node, Array]) -> Array:
     """Every node below ``output`` by its lone kernel, from the leaves up."""
+    several: dict[Node, list[Array]] = {}
     for node in topological([output], stop=list(values)):
         if node in values:
             continue
         if node.op.name in ("scalar", "data"):
             (values[node],) = interpret([node])
             continue
-        values[node] = run(node, [values[source] for source in node.inputs])
+        inputs = [values[source] for source in node.inputs] if node.op.kind != "part" else []
+        if isinstance(node.op, Call):
+            several[node] = _call(node, inputs, values)
+        elif isinstance(node.op, Part):
+            values[node] = several[node.inputs[0]][node.op.index]
+        else:
+            values[node] = run(node, inputs)
     return values[output]
+
+
+def _call(node: Node, inputs: list[Array], values: dict[Node, Array]) -> list[Array]:
+    """Every result of a call, or of what it is composed of."""
+    assert isinstance(node.op, Call)
+    if node.op.opaque:
+        return list(node.op.evaluate(node, inputs))
+    composed = node.op.composed(node)
+    if composed is None:
+        return run_all(node, inputs)
+    return [lower(part, dict(values)) for part in composed]
 
 
 def chosen(sample: Sample, size: int) -> Sequence[DType]:

@@ -35,6 +35,7 @@ from lamella.ir.loops import (
 from lamella.ir.node import Node
 from lamella.ir.verify_loops import verify_kernel
 from lamella.ops.base import Array, Index
+from lamella.ops.calls import Call, Result
 
 __all__ = ["kernel_of", "run"]
 
@@ -58,7 +59,7 @@ class Writer:
     """Statements of a kernel primitive, storing to the buffer ``y``."""
 
     def __init__(self, node: Node) -> None:
-        self.node, self.count = node, 0
+        self.node, self.count, self.vector_bytes = node, 0, 32
 
     def temporary(self, name: str) -> str:
         self.count += 1
@@ -73,14 +74,30 @@ class Writer:
     def load(self, index: Index) -> Expr:
         return Load("y", ix.linearise(index, self.node.shape), self.node.dtype)
 
+    def part(self, number: int, index: Index, value: Expr) -> Stmt:
+        shape, _ = results(self.node)[number]
+        return Store(f"y{number}", ix.linearise(index, shape), value)
+
+    def load_part(self, number: int, index: Index) -> Expr:
+        shape, dtype = results(self.node)[number]
+        return Load(f"y{number}", ix.linearise(index, shape), dtype)
+
+
+def results(node: Node) -> Sequence[Result]:
+    """Shape and dtype of each result of a call, or of any other node's only one."""
+    if isinstance(node.op, Call):
+        return node.op.results(node.inputs)
+    return ((node.shape, node.dtype),)
+
 
 def kernel_of(node: Node) -> Kernel:
-    """The kernel of ``node`` with buffers x0, x1 … and y."""
+    """The kernel of ``node`` with buffers x0, x1 … and y; those of a call are y0, y1 …"""
     args = [Input(f"x{i}", source) for i, source in enumerate(node.inputs)]
-    sizes = node.op.grid(node) if node.op.kind == "kernel" else node.shape
+    own = node.op.kind in ("kernel", "call")
+    sizes = node.op.grid(node) if own else node.shape
     grid = Var("g", product(sizes))
     at = ix.split_linear(grid, sizes)
-    if node.op.kind == "kernel":
+    if own:
         body = node.op.kernel(node, args, at, Writer(node))
     elif node.op.kind == "reduction":
         body = _reduction(node, args[0], at)
@@ -89,7 +106,8 @@ def kernel_of(node: Node) -> Kernel:
     else:
         body = [Store("y", grid, node.op.element(node, args, at))]
     buffers = [BufferParam(f"x{i}", s.dtype, "in") for i, s in enumerate(node.inputs)]
-    buffers.append(BufferParam("y", node.dtype, "inout"))
+    made = zip(outputs(node), results(node), strict=True)
+    buffers += [BufferParam(name, dtype, "inout") for name, (_, dtype) in made]
     loop = For(grid, "grid", tuple(body))
     faults = len({id(e): e for e in _applications(loop) if e.op == "checked_index"})
     distinct = len({e for e in _applications(loop) if e.op == "checked_index"})
@@ -153,20 +171,32 @@ def _contraction(node: Node, args: Sequence[Input]) -> tuple[list[Stmt], Var]:
     ], grid
 
 
+def outputs(node: Node) -> list[str]:
+    """The names of the buffers of the results."""
+    return [f"y{i}" for i in range(len(results(node)))] if node.op.kind == "call" else ["y"]
+
+
 def run(node: Node, arrays: Sequence[Array]) -> Array:
     """The value of ``node`` on these inputs by its lone kernel, verified first."""
-    if 0 in node.shape:
-        return np.zeros(node.shape, node.dtype.numpy)
+    return run_all(node, arrays)[0]
+
+
+def run_all(node: Node, arrays: Sequence[Array]) -> list[Array]:
+    """Every result of ``node``."""
+    empty = [np.zeros(shape, dtype.numpy) for shape, dtype in results(node)]
+    if all(array.size == 0 for array in empty):
+        return empty
     kernel = kernel_of(node)
     verify_kernel(kernel)
     memory: Mapping[str, Any] = {
         f"x{i}": np.array(a, order="C").reshape(-1) for i, a in enumerate(arrays)
     }
-    result = np.zeros(int(np.prod(node.shape, dtype=int)), node.dtype.numpy)
-    buffers = {**memory, "y": result}
+    found = dict(zip(outputs(node), (array.reshape(-1) for array in empty), strict=True))
+    buffers = {**memory, **found}
     if kernel.faults:
         buffers["fault"] = np.zeros(1, np.int64)
     run_kernel(kernel, buffers, {}, {})
     if kernel.faults:
         assert buffers["fault"][0] == 0
-    return result.reshape(node.shape)
+    made = zip(found.values(), results(node), strict=True)
+    return [array.reshape(shape) for array, (shape, _) in made]

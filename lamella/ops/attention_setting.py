@@ -1,0 +1,205 @@
+"""What the loops of attention are written with: sizes, operands, tiles in scratch memory, bands.
+
+Input: the operands of a call as functions of indices. Output: expressions and short statements.
+Scores are in units of log 2. Blocks that a band hides are left out, in register tiles too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lamella.dtypes import DType, bool_
+from lamella.errors import ShapeError
+from lamella.ir import index as ix
+from lamella.ir.dim import Dim, Shape, Size, ceildiv
+from lamella.ir.loops import (
+    Alloc,
+    Apply,
+    Const,
+    Expr,
+    For,
+    Load,
+    Stmt,
+    Store,
+    apply,
+    cast,
+)
+from lamella.ir.node import Node
+from lamella.ops.base import Element, Index, KernelWriter
+from lamella.ops.families import accumulator
+from lamella.ops.register_tiles import rounded_up
+
+__all__ = ["BLOCK", "LOG2E", "Setting", "blocks", "extent", "shared"]
+
+BLOCK = 64  # queries, and keys, in a tile
+LOG2E = math.log2(math.e)
+
+
+def blocks(length: Size) -> Size:
+    """Tiles along an axis.
+
+    >>> blocks(65)
+    2
+    """
+    return ceildiv(length, BLOCK)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Sizes and operands, and the words all kernels are written with."""
+
+    before: int | None
+    after: int | None
+    node: Node
+    args: Sequence[Element]
+    out: KernelWriter
+    backward: bool = False
+
+    # -- sizes -------------------------------------------------------------------------------------
+    @property
+    def dtype(self) -> DType:
+        """The dtype of sums."""
+        return accumulator(self.args[0].dtype)
+
+    @property
+    def lanes(self) -> int:
+        """Elements of a vector."""
+        return self.out.vector_bytes // self.dtype.itemsize
+
+    @property
+    def rows(self) -> Size:
+        """Queries."""
+        return self.args[0].shape[-2]
+
+    @property
+    def keys(self) -> Size:
+        """Keys."""
+        return self.args[1].shape[-2]
+
+    @property
+    def mask(self) -> Element | None:
+        """The mask."""
+        return self.args[3] if len(self.args) == (7 if self.backward else 4) else None
+
+    def width(self, operand: int) -> int:
+        """The last axis of an operand."""
+        size = self.args[operand].shape[-1]
+        if isinstance(size, Dim):
+            raise ShapeError(
+                f"[attention] features of size {size}, known only when the program runs; leave "
+                "that axis out of dynamic=..."
+            )
+        return size
+
+    def tile(self, length: Size, step: int) -> int:
+        """Elements of a tile along an axis: fewer than a block where the axis is short."""
+        return min(BLOCK, rounded_up(length, step)) if isinstance(length, int) else BLOCK
+
+    # -- scratch memory ----------------------------------------------------------------------------
+    def scratch(self, name: str, size: int) -> tuple[str, Stmt]:
+        """A new tile of ``size`` elements."""
+        unique = self.out.temporary(name)
+        return unique, Alloc(unique, self.dtype, size, "local")
+
+    def at(self, tile: str, *place: Expr) -> Load:
+        """An element of a tile."""
+        return Load(tile, ix.add(*place), self.dtype)
+
+    def const(self, value: float) -> Const:
+        """A number."""
+        return Const(value, self.dtype)
+
+    def fill(self, tile: str, size: int, value: float) -> Stmt:
+        """Every element of a tile."""
+        i = self.out.var("i", size)
+        return For(i, "lanes", (Store(tile, i, self.const(value)),))
+
+    def pack(
+        self, tile: str, operand: int, lead: Index, first: Expr, count: int, stride: int
+    ) -> Stmt:
+        """``count`` rows of an operand from row ``first``, zeros beyond its edges."""
+        i, j = self.out.var("i", count), self.out.var("j", stride)
+        value = self.row_element(operand, lead, ix.add(first, i), j)
+        return For(
+            i, "serial", (For(j, "lanes", (Store(tile, ix.add(ix.mul(i, stride), j), value),)),)
+        )
+
+    def pack_across(
+        self, tile: str, operand: int, lead: Index, first: Expr, count: int, scale: float
+    ) -> Stmt:
+        """The same with rows along lanes, times ``scale``."""
+        i, j = self.out.var("i", self.width(operand)), self.out.var("j", count)
+        value = self.row_element(operand, lead, ix.add(first, j), i)
+        if scale != 1:
+            value = apply("mul", value, self.const(scale))
+        return For(
+            i, "serial", (For(j, "lanes", (Store(tile, ix.add(ix.mul(i, count), j), value),)),)
+        )
+
+    def row_element(self, operand: int, lead: Index, row: Expr, column: Expr) -> Expr:
+        """An element of an operand, zero outside."""
+        source = self.args[operand]
+        inside = ix.both(ix.lt(row, source.shape[-2]), ix.lt(column, source.shape[-1]))
+        at = (*shared(lead, source.shape), row, column)
+        return cast(source.guarded(inside, at, Const(0.0, source.dtype)), self.dtype)
+
+    # -- what is visible ---------------------------------------------------------------------------
+    def some(self, row: Expr, rows: int, key: Expr, keys: int) -> Expr:
+        """Whether some of these keys is visible to some of these queries."""
+        found: Expr = ix.TRUE
+        if self.after is not None:
+            found = ix.lt(key, ix.add(row, rows + self.after))
+        if self.before is not None:
+            found = ix.both(found, ix.lt(row, ix.add(key, keys + self.before)))
+        return found
+
+    def hidden(self, row: Expr, rows: int, key: Expr, keys: int) -> Expr:
+        """Whether some of these keys may be hidden from some of these queries."""
+        found = [ix.lt(self.keys, ix.add(key, keys))]
+        if self.after is not None:
+            found.append(ix.lt(ix.add(row, self.after), ix.add(key, keys - 1)))
+        if self.before is not None:
+            found.append(ix.lt(ix.add(key, self.before), ix.add(row, rows - 1)))
+        if self.mask is not None or ix.TRUE in found:
+            return ix.TRUE
+        wanted = [e for e in found if e != ix.FALSE]
+        total = wanted[0] if wanted else ix.FALSE
+        for e in wanted[1:]:
+            total = Apply("or", (total, e), bool_)
+        return total
+
+    def shown(self, score: Expr, lead: Index, row: Expr, key: Expr) -> Expr:
+        """A score with its mask: -inf where hidden."""
+        visible = ix.lt(key, self.keys)
+        inside = ix.both(visible, ix.lt(row, self.rows))
+        if self.after is not None:
+            visible = ix.both(visible, ix.lt(key, ix.add(row, self.after + 1)))
+        if self.before is not None:
+            visible = ix.both(visible, ix.lt(row, ix.add(key, self.before + 1)))
+        mask = self.mask
+        if mask is not None:
+            at = shared((*lead, row, key), (*mask.shape, 0, 0))
+            if mask.dtype is bool_:
+                visible = ix.both(visible, mask.guarded(inside, at, ix.FALSE))
+            else:
+                added = cast(mask.guarded(inside, at, Const(0.0, mask.dtype)), self.dtype)
+                score = apply("fma", added, self.const(LOG2E), score)
+        return (
+            score
+            if visible == ix.TRUE
+            else apply("select", visible, score, self.const(-math.inf), dtype=self.dtype)
+        )
+
+
+def shared(index: Index, shape: Shape) -> Index:
+    """The leading part of an index, 0 along axes of size 1."""
+    axes = shape[: len(shape) - 2]
+    return tuple(ix.constant(0) if n == 1 else i for i, n in zip(index, axes, strict=True))
+
+
+def extent(value: Expr) -> Size | Expr:
+    """A loop's extent: a plain size where it is one."""
+    const, terms = ix.parts(value)
+    return value if terms else const
