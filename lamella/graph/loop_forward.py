@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from lamella import ops
 from lamella.graph.cut import forward_nodes, read_by
 from lamella.graph.forward import jvp
+from lamella.graph.loop_motion import moved
 from lamella.graph.loop_reverse import stacked
 from lamella.graph.replay import Recording, replay, twins
 from lamella.ir.node import Node
@@ -137,11 +138,12 @@ def push(node: Node, op: Loop, tangents: Sequence[Node | None]) -> list[Node | N
     slices = list(given.slices) if plan.reads is None else stacked(node, op, plan.reads)
     slices += [t for t in own[last:] if t is not None]
     count = part(node, op.carries) if op.condition is not None else given.count
-    moved = replace(
+    tangent = replace(
         op, body=plan.body, condition=None, carries=len(initial), slices=len(slices),
         counted=count is not None, length=None if slices else op.most(node.inputs),
     )  # fmt: skip
-    made = call(moved, *([] if count is None else [count]), *fixed, *initial, *slices)
+    inputs = [*([] if count is None else [count]), *fixed, *initial, *slices]
+    made = moved(tangent, inputs, lambda op, inputs: call(op, *inputs))
     found: list[Node | None] = [None] * len(op.results(node.inputs))
     for place, j in enumerate(plan.moving):
         found[j] = made[values + place]

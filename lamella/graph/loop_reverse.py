@@ -7,15 +7,18 @@ the values that are dearer to compute again than to keep.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lamella import ops
 from lamella.errors import LamellaError, OptionError
+from lamella.graph.batch import batch
 from lamella.graph.cut import forward_nodes, read_by
+from lamella.graph.loop_motion import fits, moved, sums_of, unmoved
 from lamella.graph.replay import Recording, replay, twins
 from lamella.graph.reverse import vjp
+from lamella.ir.dim import Size
 from lamella.ir.node import Node
 from lamella.ir.subgraph import Subgraph
 from lamella.ops.base import Needs
@@ -40,6 +43,7 @@ class Plan:
     constants: tuple[int, ...]
     slices: tuple[int, ...]
     rows: tuple[int, ...]
+    products: dict[int, list[tuple[Node, Node | None]]]  # constants whose sums come after the loop
     fixed: tuple[int, ...]  # forward constants that are read, by number
     reads: tuple[Node, ...]  # forward nodes that are read a slice at a time
     body: Subgraph
@@ -52,7 +56,10 @@ def _float(node: Node) -> bool:
 class Derivation:
     """Works out a :class:`Plan`."""
 
-    def __init__(self, op: Loop, carries: Sequence[int], rows: Sequence[int], needs: Needs) -> None:
+    def __init__(
+        self, op: Loop, carries: Sequence[int], rows: Sequence[int], needs: Needs,
+        steps: Size | None,
+    ) -> None:  # fmt: skip
         self.op = op
         body, first = op.body, op.constants
         last = first + op.carries
@@ -62,16 +69,36 @@ class Derivation:
         self.rows = tuple(rows)
         self.needs = needs
         self.active = set(carries)
+        self.products = self._products(steps)
         self.seeds = dict(enumerate(twins(body.outputs)))
 
+    def _products(self, steps: Size | None) -> dict[int, list[tuple[Node, Node | None]]]:
+        """The needed constants whose sums can wait, if stacks for that are no burden."""
+        found = {}
+        for i, node in enumerate(self.constants):
+            pairs = sums_of(self.op.body, node) if self.needs[i] and _float(node) else None
+            stacks = [n for pair in pairs or () for n in pair if n is not None]
+            if pairs and steps is not None and fits(stacks, steps):
+                found[i] = [
+                    (user, None if other is None else unmoved(other, self._inner()))
+                    for user, other in pairs
+                ]
+        return found
+
+    def _inner(self) -> set[Node]:
+        return forward_nodes(self.op.body.outputs, self.op.body.inputs)
+
     def _needed(self) -> list[Node]:
-        fixed = [n for n, need in zip(self.constants, self.needs, strict=False) if need]
+        fixed = [
+            n for i, n in enumerate(self.constants) if self.needs[i] and i not in self.products
+        ]
         slices = self.needs[len(self.constants) + len(self.carries) :]
         return [*fixed, *(n for n, need in zip(self.slices, slices, strict=True) if need)]
 
     def _cotangents(self) -> dict[Node, Node]:
         """Cotangents of the body's inputs; finds which carries have any."""
         wanted = [n for n in (*self._needed(), *self.carries) if _float(n)]
+        wanted += dict.fromkeys(user for pairs in self.products.values() for user, _ in pairs)
         while True:
             outs = [*sorted(self.active), *(self.op.carries + i for i in self.rows)]
             outputs = [self.op.body.outputs[i] for i in outs]
@@ -94,8 +121,14 @@ class Derivation:
             ops.add(total, found[self.constants[i]])
             for i, total in zip(constants, sums, strict=True)
         ]
-        outputs = [*after, *(found[self.slices[i]] for i in slices)]
+        self.products = {
+            i: [pair for pair in pairs if pair[0] in found] for i, pairs in self.products.items()
+        }
+        users = dict.fromkeys(user for pairs in self.products.values() for user, _ in pairs)
+        outputs = [*after, *(found[self.slices[i]] for i in slices), *(found[u] for u in users)]
         read = self._read(outputs)
+        others = [other for pairs in self.products.values() for _, other in pairs]
+        read = list(dict.fromkeys([*read, *(n for n in others if n is not None)]))
         fixed = tuple(i for i, n in enumerate(self.constants) if n in read)
         reads = tuple(n for n in read if n not in self.constants)
         before = [*(self.constants[i] for i in fixed), *reads]
@@ -107,29 +140,34 @@ class Derivation:
             *(stand[n] for n in reads),
         ]  # fmt: skip
         body = Subgraph(inputs, replay(outputs, stand | {n: n for n in inputs}))
-        return Plan(carries, constants, slices, self.rows, fixed, reads, body)
+        return Plan(carries, constants, slices, self.rows, self.products, fixed, reads, body)
 
     def _read(self, outputs: Sequence[Node]) -> list[Node]:
-        inputs = self.op.body.inputs
-        forward = forward_nodes(self.op.body.outputs, inputs)
-        return read_by(outputs, forward, {*inputs, *self.op.row_nodes})
+        return read_by(outputs, self._inner(), {*self.op.body.inputs, *self.op.row_nodes})
 
 
 def _zeros(node: Node) -> Node:
     return ops.full(0, node.shape, node.dtype)
 
 
-def _plan(op: Loop, carries: tuple[int, ...], rows: tuple[int, ...], needs: Needs) -> Plan:
+def _plan(
+    op: Loop, carries: tuple[int, ...], rows: tuple[int, ...], needs: Needs, steps: Size | None
+) -> Plan:
     cache = op.body.cache
-    key = ("pull", op.carries, op.slices, carries, rows, needs)
+    key = ("pull", op.carries, op.slices, carries, rows, needs, steps)
     found = cache.get(key)
     if not isinstance(found, Plan):
         with Recording():
-            found = cache[key] = Derivation(op, carries, rows, needs).plan()
+            found = cache[key] = Derivation(op, carries, rows, needs, steps).plan()
     return found
 
 
-def with_residuals(op: Loop) -> Loop:
+def _plain_steps(op: Loop, inputs: Sequence[Node]) -> Size | None:
+    """The number of steps if it is always the same."""
+    return None if op.counted or op.condition is not None else op.most(inputs)
+
+
+def with_residuals(op: Loop, inputs: Sequence[Node]) -> Loop:
     """``op`` with further rows: all that its derivative by any input will read.
 
     Where there is no such derivative it stays as it is: who asks for one is told why.
@@ -139,7 +177,8 @@ def with_residuals(op: Loop) -> Loop:
     carries = tuple(j for j in range(op.carries) if _float(op.body.outputs[j]))
     rows = tuple(i for i, n in enumerate(op.row_nodes) if _float(n))
     try:
-        plan = _plan(op, carries, rows, (True,) * len(op.body.inputs))
+        needs = (True,) * len(op.body.inputs)
+        plan = _plan(op, carries, rows, needs, _plain_steps(op, inputs))
     except LamellaError:
         return op
     return _with_rows(op, plan.reads)
@@ -182,11 +221,12 @@ def pull(
     carries = tuple(j for j in range(op.carries) if cotangents[j] is not None)
     rows_given = cotangents[op.first_row :]
     rows = tuple(i for i, ct in enumerate(rows_given) if ct is not None)
-    plan = _plan(op, carries, rows, own)
+    plan = _plan(op, carries, rows, own, _plain_steps(op, node.inputs))
     initial = [cotangents[j] or _zeros(op.body.outputs[j]) for j in plan.carries]
     initial += [_zeros(given.constants[i]) for i in plan.constants]
     slices = [ct for ct in rows_given if ct is not None]
-    slices += stacked(node, op, plan.reads)
+    stacks = stacked(node, op, plan.reads)
+    slices += stacks
     count = part(node, op.carries) if op.condition is not None else given.count
     backward = replace(
         op, body=plan.body, condition=None, carries=len(initial), slices=len(slices),
@@ -195,8 +235,38 @@ def pull(
     )  # fmt: skip
     fixed = [given.constants[i] for i in plan.fixed]
     first = [] if count is None else [count]
-    made = call(backward, *first, *fixed, *initial, *slices)
-    return _by_input(op, plan, made)
+    inputs = [*first, *fixed, *initial, *slices]
+    made = moved(backward, inputs, lambda op, inputs: call(op, *inputs))
+    found = _by_input(op, plan, made)
+    first_product = len(initial) + len(plan.slices)
+    read = dict(zip(plan.reads, stacks, strict=True))
+    for i, sum_ in _products(op, plan, made[first_product:], read, given.constants):
+        found[i + op.counted] = sum_
+    return found
+
+
+def _products(
+    op: Loop, plan: Plan, cotangents: Sequence[Node], stacks: dict[Node, Node],
+    constants: Sequence[Node],
+) -> Iterator[tuple[int, Node]]:  # fmt: skip
+    """The cotangents of constants that were not summed in the loop, from stacks."""
+    users = dict.fromkeys(user for pairs in plan.products.values() for user, _ in pairs)
+    seeds = dict(zip(users, cotangents, strict=True))
+    for i, pairs in plan.products.items():
+        total: Node | None = None
+        for user, other in pairs:
+            given = {} if other is None else {other: stacks[other]}
+            seed = seeds[user] if given else ops.reduce_sum(seeds[user], 0)
+            with Recording():
+                many = batch([user], given, seed.shape[0])[0][0] if given else user
+                (one,) = vjp([many], [seed], [op.body.inputs[i]])
+            if one is not None:
+                known = dict(zip(op.body.inputs, constants, strict=False))
+                known |= {node: node for node in (seed, *given.values())}
+                (one,) = replay([one], known)
+                total = one if total is None else ops.add(total, one)
+        if total is not None:
+            yield i, total
 
 
 def _by_input(op: Loop, plan: Plan, made: Sequence[Node]) -> list[Node | None]:

@@ -22,7 +22,7 @@ import numpy as np
 from lamella import ops
 from lamella.dtypes import float64, int64
 from lamella.errors import OptionError, ShapeError
-from lamella.graph import loop_batch, loop_forward, loop_reverse
+from lamella.graph import loop_batch, loop_forward, loop_motion, loop_reverse
 from lamella.graph.replay import with_sizes
 from lamella.ir.dim import Size, bind, unify
 from lamella.ir.interp import interpret
@@ -228,8 +228,14 @@ class Loop(Call):
 
 
 def loop(op: Loop, *inputs: Node) -> tuple[Node, ...]:
-    """Every result of ``op``; what a derivative will read is stacked along the way."""
+    """Every result of ``op``; what a derivative will read is stacked along the way, and products
+    that need not wait for the loop are computed before or after it.
+    """
+    return tuple(loop_motion.moved(op, inputs, _record))
+
+
+def _record(op: Loop, inputs: Sequence[Node]) -> Sequence[Node]:
     if gradient_mode.enabled and any(node.tracked for node in inputs):
         count = len(op.results(inputs))
-        return call(loop_reverse.with_residuals(op), *inputs)[:count]
+        return call(loop_reverse.with_residuals(op, inputs), *inputs)[:count]
     return call(op, *inputs)

@@ -470,3 +470,70 @@ def test_python_functions_inside_loops() -> None:
     assert f(lm.asarray(1)).item() == 1.0
     with pytest.raises(TraceError, match="effect"):
         lm.map(lambda x: lm.debug_print("{}", x), lm.ones(3))
+
+
+# -- what is computed before and after the loop ----------------------------------------------------
+def dense(w: lm.Tensor, v: lm.Tensor, b: lm.Tensor) -> Function:
+    """A cell whose first product waits for no carry, and whose last no carry waits for."""
+
+    def body(h: lm.Tensor, x: lm.Tensor) -> tuple[lm.Tensor, lm.Tensor]:
+        h = lm.tanh(x @ w + h @ v.T + b)
+        return h, lm.sin(h @ w)
+
+    return body
+
+
+def test_products_leave_the_loop() -> None:
+    w, v, b, xs = draw(4, 4), draw(4, 4, seed=1), draw(4), draw(6, 3, 4)
+
+    def looped(w: lm.Tensor, v: lm.Tensor, b: lm.Tensor, xs: lm.Tensor) -> Any:
+        h, rows = xs[0], []
+        for t in range(6):
+            h, y = dense(w, v, b)(h, xs[t])
+            rows.append(y)
+        return h, lm.stack(rows)
+
+    def scanned(w: lm.Tensor, v: lm.Tensor, b: lm.Tensor, xs: lm.Tensor) -> Any:
+        return lm.scan(dense(w, v, b), xs[0], xs)
+
+    def loops(node: Any) -> list[Any]:
+        return [n.op for n in topological(node) if n.op.name == "loop"]
+
+    outputs = lm.jit(scanned).lower(w, v, b, xs).outputs
+    (op,) = loops(outputs)
+    inner = topological(op.body.outputs, stop=op.body.inputs)
+    assert sum(n.op.kind == "contraction" for n in inner) == 1
+    for wrap in (lambda f: f, lambda f: lm.grad(loss_of(f), argnums=(0, 1, 2, 3))):
+        same(wrap(scanned)(w, v, b, xs), wrap(looped)(w, v, b, xs))
+    gradient = lm.jit(lm.grad(loss_of(scanned), argnums=(0, 1, 2, 3))).lower(w, v, b, xs)
+    for op in loops(gradient.outputs):
+        inner = topological(op.body.outputs, stop=op.body.inputs)
+        assert sum(n.op.kind == "contraction" for n in inner) == 1
+        assert not any(n.op.kind == "reduction" for n in inner)
+
+
+def test_sums_of_constants_that_enter_in_several_ways() -> None:
+    w, b, xs = draw(3, 3), draw(3), draw(5, 2, 3)
+
+    def body(w: lm.Tensor, b: lm.Tensor) -> Function:
+        def step(h: lm.Tensor, x: lm.Tensor) -> tuple[lm.Tensor, lm.Tensor]:
+            h = lm.tanh(h @ w + (x * h) @ w.T + b)
+            return h, h * b + lm.sum(w)
+
+        return step
+
+    def looped(w: lm.Tensor, b: lm.Tensor, xs: lm.Tensor) -> Any:
+        h, rows = xs[0] * 0, []
+        for t in range(5):
+            h, y = body(w, b)(h, xs[t])
+            rows.append(y)
+        return h, lm.stack(rows)
+
+    scanned = lambda w, b, xs: lm.scan(body(w, b), xs[0] * 0, xs)  # noqa: E731
+    gradient = lambda f: lm.grad(loss_of(f), argnums=(0, 1, 2))  # noqa: E731
+    same(gradient(scanned)(w, b, xs), gradient(looped)(w, b, xs))
+    many = lm.stack([b, b * 2])
+    for axes in ((None, 0, None), (None, None, 2)):
+        args = (w, many if axes[1] == 0 else b, xs if axes[2] is None else lm.stack([xs, -xs], 2))
+        found, wanted = (lm.vmap(gradient(f), in_axes=axes)(*args) for f in (scanned, looped))
+        same(found, wanted)
