@@ -5,7 +5,7 @@ Parameters have PyTorch's names and layouts: ``weight_ih_l0 (gates * hidden, inp
 ``weight_hh_l0 (gates * hidden, hidden)``, ``bias_ih_l0``, ``bias_hh_l0``, with ``_reverse`` for the
 backward direction and ``weight_hr_l0 (proj, hidden)`` for projections; gates stand in the order i,
 f, g, o and r, z, n. All are drawn uniform in ``±1/sqrt(hidden_size)``. The input's share of the
-gates is one matrix product over all steps; the steps themselves are a loop.
+gates is one matrix product over all steps; the steps are a :func:`lamella.scan`.
 """
 
 from __future__ import annotations
@@ -73,11 +73,13 @@ def _gru_step(weight: Tensor, bias: Tensor | None) -> Step:
 
 def _run(step: Step, xs: Tensor, state: State, reverse: bool) -> tuple[Tensor, State]:
     """All steps over the first axis of ``xs``: the hidden states, and the last state."""
-    hidden: list[Any] = [None] * xs.shape[0]
-    for t in reversed(range(xs.shape[0])) if reverse else range(xs.shape[0]):
-        state = step(xs[t], state)
-        hidden[t] = state[0]
-    return lm.stack(hidden), state
+
+    def body(state: State, x: Tensor) -> tuple[State, Tensor]:
+        state = step(x, state)
+        return state, state[0]
+
+    last, hidden = lm.scan(body, state, xs, reverse=reverse)
+    return hidden, last
 
 
 class _Recurrent(Module):

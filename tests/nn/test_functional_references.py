@@ -133,6 +133,23 @@ def test_ctc_counts_frames_and_batches_apart() -> None:
         np.testing.assert_allclose(whole.numpy()[n], one.item(), rtol=1e-12)
 
 
+def test_ctc_of_wrong_input() -> None:
+    logs, one = lm.log(lm.full((4, 2, 3), 1 / 3)), lm.asarray([1, 1])
+    labels = lm.asarray([[1], [2]])
+    with pytest.raises(lm.errors.ShapeError, match="from 1 to 9"):
+        F.ctc_loss(logs, labels, lm.asarray([1, 9]), one)
+    with pytest.raises(lm.errors.ShapeError, match="add up to 2"):
+        F.ctc_loss(logs, lm.asarray([1, 2, 1]), lm.asarray([4, 4]), one)
+    with pytest.raises(lm.errors.OptionError, match="blank=3"):
+        F.ctc_loss(logs, labels, lm.asarray([4, 4]), one, blank=3)
+    with pytest.raises(lm.errors.DTypeError, match="float"):
+        F.ctc_loss(logs, labels * 1.0, lm.asarray([4, 4]), one)
+    with pytest.raises(lm.errors.ShapeError, match="no frames"):
+        F.ctc_loss(logs[:0], labels, lm.asarray([0, 0]), one)
+    with pytest.raises(IndexError):
+        F.ctc_loss(logs, labels + 2, lm.asarray([4, 4]), one).numpy()
+
+
 @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
 def test_padding(mode: str) -> None:
     x = RNG.standard_normal((2, 3, 4, 5))

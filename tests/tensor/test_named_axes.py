@@ -62,9 +62,7 @@ def test_movement_and_indexing() -> None:
     assert lm.flip(x).names == x.names
     np.testing.assert_array_equal(x[{"b": 1}].numpy(), draw(2, 3, 4)[:, 1])
     assert x[{"b": 1}].names == ("a", "c")
-    np.testing.assert_array_equal(
-        x[{"c": slice(0, 2), "a": 0}].numpy(), draw(2, 3, 4)[0, :, :2]
-    )
+    np.testing.assert_array_equal(x[{"c": slice(0, 2), "a": 0}].numpy(), draw(2, 3, 4)[0, :, :2])
     index = lm.asarray([0, 1]).named("chosen")
     assert lm.take(x, index, axis=1).shape == (2, 2, 4)
 

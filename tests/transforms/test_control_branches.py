@@ -100,7 +100,8 @@ def test_trees_and_nesting() -> None:
 def test_inside_loops() -> None:
     def collatz(n: lm.Tensor) -> lm.Tensor:
         step = lambda c: (  # noqa: E731
-            lm.cond(c[0] % 2 == 0, lambda n: n // 2, lambda n: 3 * n + 1, c[0]), c[1] + 1
+            lm.cond(c[0] % 2 == 0, lambda n: n // 2, lambda n: 3 * n + 1, c[0]),
+            c[1] + 1,
         )
         return lm.while_loop(lambda c: c[0] > 1, step, (n, 0))[1]
 

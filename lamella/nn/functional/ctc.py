@@ -1,7 +1,8 @@
 """Connectionist temporal classification (Graves et al., 2006): the loss of sequences without an
 alignment.
 
-The forward variables of all targets are advanced together, one step per frame, in logarithms;
+The forward variables of all targets are advanced together, one step per frame (a scan), in
+logarithms;
 what cannot happen has a large negative number instead of -inf, so that derivatives stay defined.
 """
 
@@ -114,6 +115,8 @@ def _labels(x: Tensor, targets: Tensor, lengths: Tensor) -> Tensor:
 
 def _check_lengths(x: Tensor, labels: Tensor, frames: Tensor, lengths: Tensor) -> None:
     """Lengths whose values are at hand are checked now; others are bounded where they are used."""
+    if x.shape[0] == 0:
+        raise ShapeError(f"[ctc_loss] log_probs of shape {tuple(x.shape)} have no frames")
     for name, given, most in (
         ("input_lengths", frames, x.shape[0]),
         ("target_lengths", lengths, labels.shape[1]),
@@ -152,13 +155,18 @@ def _losses(x: Tensor, labels: Tensor, frames: Tensor, lengths: Tensor, blank: i
     before = lm.pad(path, [(0, 0), (2, 0)], constant_values=-1)[:, : 2 * size + 1]
     skips = lm.where((path != blank) & (path != before), 0.0, _NEVER).astype(x.dtype)
     alpha = lm.where(places < 2, seen[0], _NEVER)
-    for t in range(1, x.shape[0]):
+
+    def frame(alpha: Tensor, entry: tuple[Tensor, Tensor]) -> tuple[Tensor, None]:
+        t, probability = entry
         one, two = (
             lm.pad(alpha, [(0, 0), (n, 0)], constant_values=_NEVER)[:, : 2 * size + 1]
             for n in (1, 2)
         )
-        step = lm.maximum(_join(alpha, one, two + skips) + seen[t], _NEVER)
-        alpha = lm.where((t < frames)[:, None], step, alpha)
+        step = lm.maximum(_join(alpha, one, two + skips) + probability, _NEVER)
+        return lm.where((t < frames)[:, None], step, alpha), None
+
+    if x.shape[0] > 1:
+        alpha, _ = lm.scan(frame, alpha, (lm.arange(1, x.shape[0]), seen[1:]))
     last = 2 * lengths[:, None]
     ends = (places == last) | (places == last - 1)
     alpha = lm.where(ends, alpha, _NEVER)
