@@ -129,8 +129,9 @@ _FROM: Final = {
         "histogramdd ptp"
     ),
     "lamella.tensor.linalg": (
-        "cross dot einsum inner kron matmul matrix_power norm outer tensordot trace vecdot"
+        "cross dot einsum inner kron matmul norm outer tensordot trace vecdot"
     ),
+    "lamella.tensor.solving": "matrix_power",
     "lamella.tensor.gradient": (
         "enable_grad is_grad_enabled no_grad set_grad_enabled stop_gradient"
     ),
@@ -152,7 +153,7 @@ _FROM: Final = {
     "lamella.transforms.kernel": "custom_op kernel",
 }
 _MODULES: Final = {
-    "linalg": "lamella.tensor.linalg",
+    "linalg": "lamella.linalg",
     "random": "lamella.tensor.random",
     "special": "lamella.tensor.special",
     "fft": "lamella.tensor.fft",

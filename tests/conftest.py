@@ -37,6 +37,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="skip the tests marked slow")
 
 
+def pytest_configure() -> None:
+    """Tables of primitives are to have all of them."""
+    import lamella.ops
+
+    lamella.ops.load_all()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("--quick"):
         return

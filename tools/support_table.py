@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-import lamella.ops  # noqa: F401 - registers the primitives
+import lamella.ops
 from lamella.dtypes import ALL, COMPLEX, DType, complex128, float64
 from lamella.errors import DTypeError
 from lamella.graph.batch import batch
@@ -28,6 +28,7 @@ from lamella.ir.node import Node
 from lamella.ops import data, full, placeholder
 from lamella.ops.base import PRIMITIVES, Primitive, Sample
 
+lamella.ops.load_all()
 Array = npt.NDArray[np.generic]
 
 

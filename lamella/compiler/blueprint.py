@@ -133,8 +133,10 @@ def _text(source: Source) -> str:
 def _source(name: str, scratch: int, text: str, opaque: bool) -> Source:
     if not opaque:
         return Source(name, scratch, text)
+    from lamella.ops import load_all
     from lamella.ops.base import PRIMITIVES
 
+    load_all()
     (call,) = parse_graph(text, PRIMITIVES)
     return Source(name, scratch, call=call)
 

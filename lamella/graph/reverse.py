@@ -7,11 +7,11 @@ that depends on the graph alone: sums of cotangents always have the same order.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from lamella import ops
 from lamella.errors import ShapeError
-from lamella.ir.node import Node
+from lamella.ir.node import Node, gradient_mode
 from lamella.ops.calls import Call, Part
 
 __all__ = ["vjp"]
@@ -67,11 +67,34 @@ def vjp(
 def _pull(
     node: Node, cotangent: Node | None, several: dict[int, Node] | None, needs: tuple[bool, ...]
 ) -> Sequence[Node | None]:
+    if isinstance(node.op, Call) and node.op.transposed:
+        return _transposed(node, several or {}, needs)
     if isinstance(node.op, Call):
         count = len(node.op.results(node.inputs))
         given = several or {}
         return node.op.vjp_all(node, [given.get(i) for i in range(count)], needs)
     return () if cotangent is None else node.op.vjp(node, cotangent, needs)
+
+
+def _transposed(
+    node: Node, cotangents: Mapping[int, Node], needs: tuple[bool, ...]
+) -> Sequence[Node | None]:
+    """Forward mode is linear in the tangents, so reverse mode is its transpose: the derivatives of
+    the results' tangents by placeholders for the inputs'.
+    """
+    before, gradient_mode.enabled = gradient_mode.enabled, True
+    try:
+        seeds = [
+            ops.placeholder(source.shape, source.dtype, tracked=True) if need else None
+            for source, need in zip(node.inputs, needs, strict=True)
+        ]
+        tangents = node.op.jvp_all(node, seeds)  # type: ignore[attr-defined]
+    finally:
+        gradient_mode.enabled = before
+    pairs = [(t, cotangents.get(i)) for i, t in enumerate(tangents) if t is not None]
+    wanted = [seed for seed in seeds if seed is not None]
+    found = iter(vjp([t for t, _ in pairs], [c for _, c in pairs], wanted))
+    return [None if seed is None else next(found) for seed in seeds]
 
 
 def _check(output: Node, cotangent: Node) -> None:

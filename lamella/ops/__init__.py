@@ -4,6 +4,11 @@ Builders take and return nodes; they check shapes and dtypes and do not promote.
 as ``from lamella import ops`` and write ``ops.add(a, b)``; each module below lists its names.
 """
 # ruff: noqa: F403, I001
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
 # The order matters: a module may use those above it while it is imported, all others when it runs.
 from lamella.ops.leaf import *
 from lamella.ops.arithmetic import *
@@ -38,5 +43,35 @@ from lamella.ops.convolution_depthwise import *
 from lamella.ops.windows import *
 from lamella.ops.random import *
 from lamella.ops.calls import *
-from lamella.ops.callback import *
 from lamella.ops.attention import *
+
+# -- loaded when first used: few programs need them ------------------------------------------------
+if TYPE_CHECKING:
+    from lamella.ops.callback import *
+    from lamella.ops.solving import *
+    from lamella.ops.factorization import *
+    from lamella.ops.determinant import *
+
+_LATER: Final = {
+    "callback": "callback",
+    "solving": (
+        "exchanged inverse lu permutation pseudo_inverse solve triangular_solve"
+    ),
+    "factorization": "cholesky eig eigh qr svd",
+    "determinant": "determinant log_determinant matrix_exp",
+}  # fmt: skip
+_WHERE: Final = {name: module for module, names in _LATER.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'lamella.ops' has no attribute {name!r}")
+    found = getattr(importlib.import_module(f"lamella.ops.{_WHERE[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def load_all() -> None:
+    """Load every primitive, so that ``base.PRIMITIVES`` is complete."""
+    for module in _LATER:
+        importlib.import_module(f"lamella.ops.{module}")

@@ -44,6 +44,7 @@ class Call(Primitive):
 
     kind: ClassVar[Kind] = "call"
     opaque: ClassVar[bool] = False
+    transposed: ClassVar[bool] = False  # reverse mode is derived from ``jvp_all``
     effect: ClassVar[bool] = False  # it must run exactly once, after those recorded before it
     control: ClassVar[bool] = False  # lowered to jumps between launches: loops, branches
 

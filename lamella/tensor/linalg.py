@@ -6,7 +6,6 @@ are promoted to one element type; bools are counted as int64.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -14,20 +13,21 @@ from lamella import ops
 from lamella.dtypes import as_dtype, int64
 from lamella.errors import OptionError, ShapeError
 from lamella.ir.node import Node
-from lamella.tensor.axes import Axes, axes_of, axis_of, kept
+from lamella.tensor.axes import Axes, axis_of
 from lamella.tensor.core import wrap
 from lamella.tensor.einsum import contract_nodes, einsum
 from lamella.tensor.keywords import with_synonyms
 from lamella.tensor.manipulation import diagonal_node, matrix_transpose
-from lamella.tensor.operands import TensorLike, as_float, as_node, cast, pair, scalar_node
+from lamella.tensor.norms import vector_norm
+from lamella.tensor.operands import TensorLike, as_node, cast, pair
 from lamella.tensor.reduction import sum_dtype
 
 if TYPE_CHECKING:
     from lamella.tensor.tensor import Tensor
 
 __all__ = [
-    "cross", "diagonal", "dot", "einsum", "inner", "kron", "matmul", "matrix_norm", "matrix_power",
-    "matrix_transpose", "norm", "outer", "tensordot", "trace", "vecdot", "vector_norm",
+    "cross", "diagonal", "dot", "einsum", "inner", "kron", "matmul", "matrix_transpose", "norm",
+    "outer", "tensordot", "trace", "vecdot",
 ]  # fmt: skip
 
 
@@ -213,91 +213,13 @@ def diagonal(x: TensorLike, offset: int = 0) -> Tensor:
     return wrap(diagonal_node(node, offset, node.ndim - 2, node.ndim - 1))
 
 
-def matrix_power(x: TensorLike, n: int) -> Tensor:
-    """The matrix multiplied with itself, ``n`` >= 0 times in all.
-
-    >>> matrix_power([[1, 1], [0, 1]], 3).tolist()
-    [[1, 3], [0, 1]]
-    """
-    node = as_node(x)
-    if n < 0 or node.ndim < 2 or node.shape[-1] != node.shape[-2]:
-        raise ShapeError(
-            f"[matrix_power] shape {node.shape} to the power {n}: it takes square matrices and n "
-            ">= 0; invert first"
-        )
-    size = node.shape[-2:]
-    found = cast(ops.equal(ops.iota(size, 0, int64), ops.iota(size, 1, int64)), node.dtype)
-    found = ops.broadcast_to(found, node.shape)
-    while n:
-        if n & 1:
-            found = ops.matmul(found, node)
-        node = ops.matmul(node, node) if n > 1 else node
-        n >>= 1
-    return wrap(found)
-
-
-def _norm_node(node: Node, order: float, axes: tuple[int, ...]) -> Node:
-    size = ops.abs(node)
-    if order == math.inf:
-        return ops.reduce_max(size, axes)
-    if order == -math.inf:
-        return ops.reduce_min(size, axes)
-    if order == 0:
-        some = ops.not_equal(node, ops.constant(0, node.dtype))
-        return ops.reduce_sum(cast(some, node.dtype), axes)
-    if order == 1:
-        return ops.reduce_sum(size, axes)
-    if order == 2:
-        return ops.sqrt(ops.reduce_sum(ops.square(node), axes))
-    power = scalar_node(order, node.dtype)
-    total = ops.reduce_sum(ops.pow(size, power), axes)
-    return ops.pow(total, ops.reciprocal(power))
-
-
-@with_synonyms
-def vector_norm(x: TensorLike, axis: Axes = None, keepdims: bool = False, ord: float = 2) -> Tensor:
-    """``(sum |x|**ord)**(1/ord)`` over ``axis``; ``ord`` may be 0 (nonzero elements) or ±inf.
-
-    >>> vector_norm([3.0, 4.0]).item()
-    5.0
-    """
-    node = as_float(as_node(x))
-    axes = axes_of("norm", axis, node.shape)
-    found = _norm_node(node, ord, axes)
-    return wrap(ops.reshape(found, kept(node.shape, axes)) if keepdims else found)
-
-
-@with_synonyms
-def matrix_norm(x: TensorLike, keepdims: bool = False, ord: float | str = "fro") -> Tensor:
-    """A norm of the last two axes: "fro" (all elements), 1 and -1 (columns), inf and -inf (rows).
-
-    Raises:
-        OptionError: for the norms that need singular values.
-
-    >>> matrix_norm([[3.0, 0.0], [0.0, 4.0]]).item()
-    5.0
-    """
-    node = as_float(as_node(x))
-    if node.ndim < 2:
-        raise ShapeError(f"[matrix_norm] shape {node.shape} is no matrix; give at least two axes")
-    last = node.ndim - 1
-    if ord == "fro":
-        found = _norm_node(node, 2, (last - 1, last))
-    elif ord in (1, -1, math.inf, -math.inf):
-        along, over = (last - 1, last - 1) if ord in (1, -1) else (last, last - 1)
-        sums = ops.reduce_sum(ops.abs(node), (along,))
-        pick = ops.reduce_max if ord in (1, math.inf) else ops.reduce_min
-        found = pick(sums, (over,))
-    else:
-        raise OptionError(f"[matrix_norm] no norm {ord!r}; known: 'fro', 1, -1, inf, -inf")
-    return wrap(ops.reshape(found, kept(node.shape, (last - 1, last))) if keepdims else found)
-
-
 @with_synonyms
 def norm(
     x: TensorLike, ord: float | str | None = None, axis: Axes = None, keepdims: bool = False
 ) -> Tensor:
     """The vector norm over ``axis`` (None: all elements), 2 by default; "fro" of all is the same.
+
+    :func:`lamella.linalg.norm` takes two axes for a matrix, as NumPy does.
 
     >>> norm([[3.0, 0.0], [0.0, 4.0]]).item()
     5.0

@@ -132,12 +132,18 @@ def var(
 def std(
     x: TensorLike, axis: Axes = None, *, correction: float = 0, keepdims: bool = False
 ) -> Tensor:
-    """The standard deviation, the square root of :func:`var`.
+    """The standard deviation, the square root of :func:`var`; where it is 0 its derivative is 0.
 
     >>> std([1.0, 3.0]).item()
     1.0
     """
-    return wrap(ops.sqrt(_variance("std", x, axis, correction, keepdims)))
+    return wrap(root(_variance("std", x, axis, correction, keepdims)))
+
+
+def root(x: Node) -> Node:
+    """The square root of a real node, with derivative 0 where it is 0."""
+    zero = ops.equal(x, ops.constant(0.0, x.dtype))
+    return ops.where(zero, x, ops.sqrt(ops.where(zero, ops.constant(1.0, x.dtype), x)))
 
 
 def _extreme(
