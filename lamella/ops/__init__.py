@@ -47,18 +47,17 @@ from lamella.ops.attention import *
 
 # -- loaded when first used: few programs need them ------------------------------------------------
 if TYPE_CHECKING:
-    from lamella.ops.callback import *
     from lamella.ops.solving import *
     from lamella.ops.factorization import *
-    from lamella.ops.determinant import *
+    from lamella.ops.determinants import *
 
 _LATER: Final = {
-    "callback": "callback",
+    "callback": "",  # by its own name
     "solving": (
         "exchanged inverse lu permutation pseudo_inverse solve triangular_solve"
     ),
     "factorization": "cholesky eig eigh qr svd",
-    "determinant": "determinant log_determinant matrix_exp",
+    "determinants": "determinant log_determinant matrix_exp",
 }  # fmt: skip
 _WHERE: Final = {name: module for module, names in _LATER.items() for name in names.split()}
 
