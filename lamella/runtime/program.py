@@ -114,6 +114,18 @@ class Binding:
     arena: int
 
 
+@dataclass(slots=True)
+class Frame:
+    """The slots of a run that may be used again: small temporaries keep their place."""
+
+    words: list[int]
+    kept: tuple[memory.Buffer | None, ...]  # what the words point to
+    owner: object = None  # whose inputs and scalars the words hold
+
+
+_SMALL: Final = 1 << 16  # bytes of temporaries that may stay allocated between runs
+
+
 class Executable:
     """A compiled program. Reentrant: every run has its own slots and arena."""
 
@@ -156,6 +168,31 @@ class Executable:
         self._plan = Plan(launches, self._extra_slot + len(self._extras))
         self._bindings: dict[tuple[int, ...], Binding] = {}
         self.fixed: Final = None if blueprint.symbols else self.bind(())
+
+        known = self.fixed
+        self.has_frames: Final = (
+            known is not None and not self.may_fail and not jumps
+            and known.arena + self._scratch <= _SMALL
+        )  # fmt: skip
+
+    def frame(self) -> Frame:
+        """Slots for runs one after the other, with places for temporaries; the caller writes the
+        addresses of inputs and outputs, and the words of scalars. Only where ``has_frames``.
+        """
+        at = self.bind(())
+        b = self.blueprint
+        arena = self._arena(at) if at.arena else None
+        scratch = memory.empty(self._scratch) if self._scratch else None
+        words = [0] * (b.inputs + len(b.outputs) + b.scalars)
+        words += [arena.ptr + offset for offset in at.offsets] if arena is not None else []
+        words += at.registers
+        words += [scratch.ptr] if scratch is not None else []
+        words += at.extents
+        return Frame(words, (arena, scratch))
+
+    def run_frame(self, frame: Frame) -> None:
+        """Run on the slots of a frame."""
+        self._plan.run(frame.words)
 
     def _extra(self, extent: Dim) -> SlotValue:
         if extent not in self._extras:
@@ -200,16 +237,16 @@ class Executable:
             recorded it.
             Whatever an opaque call raised.
         """
-        words = inputs + outputs + scalars
-        words += at.symbols
+        words = [*inputs, *outputs, *scalars, *at.symbols]
         arena = None
         if at.arena:
             arena = self._arena(at)
             base = arena.ptr
             words += [base + offset for offset in at.offsets]
-        faults = (ctypes.c_int64 * len(self.blueprint.faults))()
-        if faults:
-            first = ctypes.addressof(faults)
+        faults: Sequence[int] = ()
+        if self.blueprint.faults:
+            faults = (ctypes.c_int64 * len(self.blueprint.faults))()
+            first = ctypes.addressof(faults)  # type: ignore[arg-type]
             words += [first + 8 * i for i in range(len(faults))]
         words += at.registers
         scratch = memory.empty(self._scratch) if self._scratch else None
@@ -221,8 +258,8 @@ class Executable:
                 self._launch(words, at, begun)
         else:
             self._launch(words, at, begun)
-        if any(faults):
-            self._fault(list(faults))
+        if faults and any(faults):
+            self._fault(faults)
 
     def _launch(self, words: list[int], at: Binding, begun: list[bool] | None) -> None:
         if profiling.active is None:
@@ -245,7 +282,7 @@ class Executable:
                 f"{largest}), more than there is; use smaller batches or sizes ({error})"
             ) from None
 
-    def _fault(self, seen: list[int]) -> None:
+    def _fault(self, seen: Sequence[int]) -> None:
         for (_, sites), value in zip(self.blueprint.faults, seen, strict=True):
             if value:
                 lines = ", ".join(dict.fromkeys(site for site in sites if site))

@@ -207,7 +207,7 @@ def array_of(node: Node) -> Array:
     elif isinstance(value, np.ndarray):
         array = value.view()
     else:
-        array = value.numpy(node.shape, node.dtype.numpy)
+        return cast("Array", value.numpy(node.shape, node.dtype.numpy))
     array.flags.writeable = False
     return array
 

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from lamella.dtypes import DType, as_dtype, complex64, default_float
+from lamella.dtypes import ALL, DType, as_dtype, complex64, default_float
 from lamella.errors import DTypeError, OptionError, ShapeError
 from lamella.ir.node import Node
 from lamella.ops.base import Array
@@ -25,6 +25,7 @@ __all__ = ["integer_range", "node_from_array", "node_from_data", "python_dtype"]
 
 
 Number = bool | int | float | complex
+_NATIVE: Final = {dtype.numpy: dtype for dtype in ALL}  # in the machine's byte order
 LARGE: Final = 1 << 20  # bytes from which an array counts as memory that pending operations hold
 
 
@@ -40,7 +41,7 @@ def node_from_array(array: Array, dtype: DType | None = None, copy: bool = True)
         DTypeError: for an element type that is not supported (object, strings), and for complex
             numbers as a real ``dtype``.
     """
-    own = as_dtype(array.dtype.newbyteorder("="))
+    own = _NATIVE.get(array.dtype) or as_dtype(array.dtype.newbyteorder("="))
     wanted = own if dtype is None else dtype
     if own.kind == "c" and wanted.kind not in "cb":
         raise DTypeError(

@@ -7,30 +7,38 @@ result is ever overwritten by a later call.
 """
 from __future__ import annotations
 
-import ctypes
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import ref
 
-import numpy as np
-
 from lamella import tree
 from lamella.config import config
 from lamella.graph import names as naming
-from lamella.ir.dim import Dim, bind
 from lamella.ir.node import Node, gradient_mode, topological
 from lamella.ops.calls import parts
 from lamella.ops.leaf import DATA
 from lamella.runtime import buffer as memory
+from lamella.runtime import profiling
 from lamella.runtime.buffer import Buffer
 from lamella.runtime.evaluate import compile_program, too_large
 from lamella.runtime.launch import pack_scalar
-from lamella.tensor import pending
+from lamella.runtime.program import Frame
 from lamella.tensor.core import Leaf, TensorCore, describe, leaf_node, owners, wrap
 from lamella.transforms.called import Called, Graph
 from lamella.transforms.guards import Environment
+from lamella.transforms.results import (
+    Run,
+    axis_names,
+    computed,
+    lasting,
+    places,
+    plain,
+    returned,
+    settled,
+    value_of_handle,
+)  # fmt: skip
 from lamella.transforms.tracing import Outside, Recording, leaf_grad, set_leaf_grad
 
 __all__ = ["Entry", "Lowered"]
@@ -73,6 +81,7 @@ class Entry:
         self, recording: Recording, environment: Environment, tensors: Sequence[TensorCore]
     ) -> None:
         self._environment = environment
+        self._steadiness = object()  # another one whenever a captured tensor has changed
         self._has_lines = config.lines or config.debug_nans
         outsides = recording.outsides
         self._outsides = outsides
@@ -110,13 +119,14 @@ class Entry:
             for node in parts(call):
                 place(node)
         self._results: list[Callable[[Run], Any]] = []
+        self._places = places(recording.result, place)
         for leaf in recording.result:
             if isinstance(leaf, Outside):
-                self._results.append(_returned(numbers[id(leaf)], leaf.argument))
+                self._results.append(returned(numbers[id(leaf)], leaf.argument))
             elif isinstance(leaf, Node):
-                self._results.append(_computed(place(leaf), _names(leaf)))
+                self._results.append(computed(place(leaf), axis_names(leaf)))
             else:
-                self._results.append(_plain(leaf))
+                self._results.append(plain(leaf))
         self._states: list[tuple[int, int]] = []
         self._leaves: list[tuple[int, int | Node, bool]] = []  # differentiated by, before or now
         for o, node, required in recording.states:
@@ -145,7 +155,7 @@ class Entry:
         order = topological(self._roots)
         constants = [n for n in order if n.value is not None and n.op.name != "scalar"]
         scalars = [n for n in order if n.op.name == "scalar"]
-        self._constants = [_settled(n) for n in constants]
+        self._constants = [settled(n) for n in constants]
         self._words = [pack_scalar(n.value, n.dtype) for n in scalars]  # type: ignore[arg-type]
         states = [*self._states, *((i, place) for i, place, _ in self._leaves)]
         offered = {place: i for i, place in states if isinstance(place, int)}
@@ -157,6 +167,15 @@ class Entry:
         self._symbols = self._program.blueprint.symbols
         self._same = list(self._program.blueprint.same.items())
         self._dtypes = [node.dtype for node in self._roots]
+        self._kinds = [(node.shape, node.dtype) for node in self._roots]
+        self._plain = self._program.has_frames and not (
+            self._states or self._leaves or self._gradients or self._escaped or self._graphs
+            or self._same or self._donated or self._places is None
+        )  # fmt: skip
+        self._frames: list[Frame] = []
+        self._passed = [(w, slot) for slot, w in enumerate(self._where) if type(w) is int]
+        self._first_output = len(self._where) + len(constants)
+        self._nbytes = self._program.fixed.nbytes if self._program.fixed else ()
 
     def lowered(self) -> Lowered:
         """The program, to be looked at."""
@@ -172,6 +191,7 @@ class Entry:
             return changed
         for o in self._captured:
             if o.tensor.node is not o.original:
+                self._steadiness = object()  # frames are out of date
                 required = _is_required(o.tensor)
                 changed = _unlike(o.tensor.node, required, o.placeholder, o.required)
                 if changed is not None:
@@ -221,9 +241,11 @@ class Entry:
         self, tensors: Sequence[TensorCore], sizes: dict[str, int], shared: Sequence[int] = ()
     ) -> Any:
         """The function's result; ``shared`` arguments lie in an array of the caller's."""
+        if self._plain and not config.debug_nans and profiling.active is None:
+            return self._run_plain(tensors)
         program = self._program
         handles = self._handles(tensors)
-        buffers = [_value(handle) for handle in handles]
+        buffers = [value_of_handle(handle) for handle in handles]
         buffers += self._constants
         at = program.fixed
         if at is None:
@@ -248,14 +270,73 @@ class Entry:
                 self._finish(handles, buffers, made, at.shapes, sizes, shared)
             raise
 
+    def _run_plain(self, tensors: Sequence[TensorCore]) -> Any:
+        """As ``run``, where all there is to do is to compute the results."""
+        program = self._program
+        buffers = [value_of_handle(tensors[w]) for w, _ in self._passed]
+        try:
+            made = [memory.empty(n) for n in self._nbytes]
+            frame = self._frames.pop() if self._frames else program.frame()
+        except MemoryError as error:
+            raise too_large(self._roots, error) from None
+        words = frame.words
+        if frame.owner is not self._steadiness:
+            self._refresh(frame)
+        for (_, slot), buffer in zip(self._passed, buffers, strict=True):
+            words[slot] = buffer.ptr
+        for slot, buffer in enumerate(made, self._first_output):
+            words[slot] = buffer.ptr
+        program.run_frame(frame)
+        self._frames.append(frame)
+        leaves = []
+        for place in self._places or ():
+            node = Node(DATA, (), *self._kinds[place])
+            node.value = made[place]
+            leaves.append(wrap(node))
+        return leaves[0] if self._single else tree.unflatten(self._structure, leaves)
+
+    def _refresh(self, frame: Frame) -> None:
+        """Write the addresses of what the function captured into a frame."""
+        for slot, where in enumerate(self._where):
+            if isinstance(where, TensorCore):
+                frame.words[slot] = value_of_handle(where).ptr
+        first = len(self._where)
+        for slot, buffer in enumerate(self._constants, first):
+            frame.words[slot] = buffer.ptr
+        for slot, word in enumerate(self._words, self._first_output + len(self._nbytes)):
+            frame.words[slot] = word
+        for o in self._steady:
+            o.original = o.tensor.node
+        frame.owner = self._steadiness
+
     def _finish(
         self, handles: list[TensorCore], buffers: Sequence[Buffer], made: list[Buffer],
         shapes: Sequence[tuple[int, ...]], sizes: dict[str, int], shared: Sequence[int],
     ) -> Any:  # fmt: skip
         """Hand out what a program has made; may be called again after an interruption."""
         for i, source in self._same:
-            made[i] = made[source] if source >= 0 else _lasting(buffers[-1 - source])
-        return self._deliver(Run(self, handles, made, shapes, sizes, shared))
+            made[i] = made[source] if source >= 0 else lasting(buffers[-1 - source])
+        nodes = self._nodes(handles, made, shapes, sizes)
+        return self._deliver(Run(handles, nodes, sizes, shared))
+
+    def _nodes(
+        self, handles: Sequence[TensorCore], made: Sequence[Buffer],
+        shapes: Sequence[tuple[int, ...]], sizes: dict[str, int],
+    ) -> list[Node]:  # fmt: skip
+        """The roots, with a history that replays the graph where they can be differentiated."""
+        nodes = []
+        for shape, dtype, value in zip(shapes, self._dtypes, made, strict=True):
+            node = Node(DATA, (), shape, dtype)
+            node.value = value
+            nodes.append(node)
+        if self._graphs:
+            before = tuple([handle.node for handle in handles])
+            before += tuple([nodes[i] for i in self._seen])
+            if any(node.tracked for node in before):
+                for i, graph in self._graphs.items():
+                    node = nodes[i]
+                    node.op, node.inputs, node.tracked = Called(graph, sizes), before, True
+        return nodes
 
     def _refuse_nans(
         self, handles: Sequence[TensorCore], buffers: Sequence[Buffer], made: Sequence[Buffer],
@@ -316,78 +397,6 @@ class Entry:
         return leaves[0] if self._single else tree.unflatten(self._structure, leaves)
 
 
-class Run:
-    """What one run of an entry has made: ``nodes`` are its roots.
-
-    They have a history that replays the graph where they can be differentiated.
-    """
-
-    __slots__ = ("handles", "nodes", "shared", "sizes")
-
-    def __init__(
-        self, entry: Entry, handles: list[TensorCore], made: list[Buffer],
-        shapes: Sequence[tuple[int, ...]], sizes: dict[str, int], shared: Sequence[int],
-    ) -> None:  # fmt: skip
-        self.handles = handles
-        self.shared = shared
-        self.sizes = sizes
-        self.nodes: list[Node] = []
-        for shape, dtype, value in zip(shapes, entry._dtypes, made, strict=True):
-            node = Node(DATA, (), shape, dtype)
-            node.value = value
-            self.nodes.append(node)
-        if entry._graphs:
-            before = tuple([handle.node for handle in handles])
-            before += tuple([self.nodes[i] for i in entry._seen])
-            if any(node.tracked for node in before):
-                for i, graph in entry._graphs.items():
-                    node = self.nodes[i]
-                    node.op, node.inputs, node.tracked = Called(graph, sizes), before, True
-
-    def node(self, place: int | Node) -> Node:
-        """A root by number; a node that was known when the function was compiled is itself."""
-        return self.nodes[place] if isinstance(place, int) else place
-
-
-def _computed(which: int | Node, names: naming.Names | None) -> Callable[[Run], Any]:
-    def result(run: Run) -> Any:
-        node = run.node(which)
-        if names is not None:
-            naming.assume(node, names)
-        return wrap(node)
-
-    return result
-
-
-def _names(node: Node) -> naming.Names | None:
-    """The names of a result's axes, if it has any."""
-    names = naming.names_of(node) if naming.state.active else ()
-    return names if any(names) else None
-
-
-def _returned(number: int, argument: int) -> Callable[[Run], Any]:
-    """A tensor from outside itself; a copy of one that shares an array of the caller's."""
-
-    def result(run: Run) -> Any:
-        handle = run.handles[number]
-        if argument not in run.shared:
-            return handle
-        node = Node(DATA, (), handle.node.shape, handle.node.dtype)
-        node.value = _lasting(_value(handle))
-        return wrap(node)
-
-    return result
-
-
-def _plain(leaf: Any) -> Callable[[Run], Any]:
-    """A value the function returned as it was: sizes become numbers, arrays are copied."""
-    if isinstance(leaf, Dim):
-        return lambda run: bind(leaf, run.sizes)
-    if isinstance(leaf, np.ndarray):
-        return lambda run: leaf.copy()
-    return lambda run: leaf
-
-
 def _unlike(node: Node, required: bool, made_for: Node, was_required: bool) -> str | None:
     """How the node of a tensor differs from the one that was traced, if that matters."""
     if naming.state.active and naming.names_of(node) != naming.names_of(made_for):
@@ -402,37 +411,6 @@ def _unlike(node: Node, required: bool, made_for: Node, was_required: bool) -> s
 
 def _is_required(tensor: TensorCore) -> bool:
     return tensor._leaf is not None and tensor._leaf.required
-
-
-def _value(handle: TensorCore) -> Buffer:
-    """The buffer of a tensor's value, which is computed if it is pending."""
-    value = handle.node.value
-    if type(value) is Buffer:
-        return value
-    if value is None:
-        pending.flush(handle.node)
-    return _settled(handle.node)
-
-
-def _settled(node: Node) -> Buffer:
-    """The buffer of a computed node; a number gets one."""
-    value = node.value
-    if isinstance(value, (bool, int, float)):
-        value = memory.empty(node.dtype.itemsize)
-        value.numpy((), node.dtype.numpy, writable=True)[...] = node.value
-        node.op, node.value = DATA, value
-    if not isinstance(value, Buffer):
-        raise TypeError(f"a computed node holds a {type(value).__name__}")
-    return value
-
-
-def _lasting(buffer: Buffer) -> Buffer:
-    """A buffer that stays as it is: a copy where its memory is someone else's array."""
-    if buffer.writable:
-        return buffer
-    copy = memory.empty(buffer.nbytes)
-    ctypes.memmove(copy.ptr, buffer.ptr, buffer.nbytes)
-    return copy
 
 
 def _rebind(tensor: TensorCore, node: Node, required: bool) -> None:
