@@ -157,6 +157,7 @@ _MODULES: Final = {
     "random": "lamella.tensor.random",
     "special": "lamella.tensor.special",
     "fft": "lamella.tensor.fft",
+    "signal": "lamella.tensor.signal",
     "tree": "lamella.tree",
     "errors": "lamella.errors",
     "dtypes": "lamella.dtypes",

@@ -167,7 +167,10 @@ class Memory:
         wide_other = self.b.splat(other, self.lanes)
         if index.varying is None and isinstance(index.stride, int) and index.stride in (1, -1):
             return self._load_row(buffer, index, self._with_lanes(mask), wide_other)
-        return self._gather(buffer, index, self._with_lanes(mask), wide_other)
+        mask = self._with_lanes(mask)
+        if mask is None and index.varying is None and index.stride == 2:
+            return self._load_every_second(buffer, index)
+        return self._gather(buffer, index, mask, wide_other)
 
     def _checked(self, mask: Value | None) -> Value:
         if mask is None:
@@ -213,6 +216,25 @@ class Memory:
         ).replace("(ptr %", f"(ptr align {size} %", 1)
         value = self._load(buffer, text, lanes, max(pointer.place, mask.place, fill.place))
         return self._reversed(value) if backwards else value
+
+    def _load_every_second(self, buffer: Buffer, index: Affine) -> Value:
+        """From two rows that overlap by an element, so that none beyond the last is touched."""
+        lanes, size = self.lanes, buffer.dtype.itemsize
+        t = vtype(memory_type(buffer.dtype), lanes)
+        rows: list[Value] = []
+        for offset in (0, lanes - 1):
+            pointer = self.address(buffer, index, offset)
+            text = f"load {t}, ptr {pointer.text}, align {size}"
+            rows.append(self._load(buffer, text, lanes, pointer.place))
+        order = [2 * k if 2 * k < lanes else 2 * k + 1 for k in range(lanes)]
+        return self._shuffled(rows[0], rows[1], order)
+
+    def _shuffled(self, first: Value, second: Value, order: Sequence[int]) -> Value:
+        """The elements of both values, one after the other, at the places in ``order``."""
+        t = vtype(scalar_type(first.dtype), first.lanes)
+        places = ", ".join(f"i32 {place}" for place in order)
+        text = f"shufflevector {t} {first.text}, {t} {second.text}, <{len(order)} x i32> <{places}>"
+        return self.b.pure(text, first.dtype, len(order), max(first.place, second.place))
 
     def _in_memory(self, value: Value) -> Value:
         """A value as it lies in memory."""
@@ -264,10 +286,13 @@ class Memory:
             self._store_scalar(buffer, index, self._in_memory(value), mask)
         else:
             wide = self._in_memory(self.b.splat(value, self.lanes))
+            mask = self._with_lanes(mask)
             if index.varying is None and isinstance(index.stride, int) and index.stride in (1, -1):
-                self._store_row(buffer, index, wide, self._with_lanes(mask))
+                self._store_row(buffer, index, wide, mask)
+            elif mask is None and index.varying is None and index.stride == 2:
+                self._store_every_second(buffer, index, wide)
             else:
-                self._scatter(buffer, index, wide, self._with_lanes(mask))
+                self._scatter(buffer, index, wide, mask)
         self.written([name])
 
     def written(self, names: Iterable[str]) -> None:
@@ -321,6 +346,24 @@ class Memory:
             name, "void", (t, value.text), ("ptr", pointer.text), (vtype("i1", lanes), mask.text)
         )
         self.b.effect(text.replace(", ptr %", f", ptr align {size} %", 1) + buffer.metadata)
+
+    def _store_every_second(self, buffer: Buffer, index: Affine, value: Value) -> None:
+        """By two rows under masks that overlap by an element, as they are loaded."""
+        lanes, size = self.lanes, buffer.dtype.itemsize
+        if value.const is not None:
+            return self._scatter(buffer, index, value, None)
+        t = vtype(memory_type(buffer.dtype), lanes)
+        name = f"llvm.masked.store.{mangle(memory_type(buffer.dtype), lanes)}.p0"
+        for offset in (0, lanes - 1):
+            taken = [(offset + place) % 2 == 0 for place in range(lanes)]
+            order = [(offset + place) // 2 for place in range(lanes)]
+            row = self._shuffled(value, value, order)
+            mask = "<" + ", ".join(f"i1 {str(one).lower()}" for one in taken) + ">"
+            pointer = self.address(buffer, index, offset)
+            operands = ((t, row.text), ("ptr", pointer.text), (vtype("i1", lanes), mask))
+            text = self.b.call(name, "void", *operands)
+            self.b.effect(text.replace(", ptr %", f", ptr align {size} %", 1) + buffer.metadata)
+        return None
 
     def _scatter(self, buffer: Buffer, index: Affine, value: Value, mask: Value | None) -> None:
         lanes = self.lanes

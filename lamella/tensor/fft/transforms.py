@@ -95,12 +95,16 @@ def _parts(node: Node) -> tuple[Tensor, Tensor | None]:
     """Both parts, each in memory of its own: contractions read them many times."""
     if node.dtype.kind != "c":
         return wrap(node), None
-    re, im = ops.barrier(ops.real(node)), ops.barrier(ops.imag(node))
-    return wrap(re), wrap(im)
+    return _kept(wrap(ops.real(node))), _kept(wrap(ops.imag(node)))
+
+
+def _kept(x: Tensor) -> Tensor:
+    """``x`` in memory of its own."""
+    return wrap(ops.barrier(as_node(x)))
 
 
 def _whole(p: Tensor, q: Tensor) -> Tensor:
-    return complex(wrap(ops.barrier(as_node(p))), wrap(ops.barrier(as_node(q))))
+    return complex(_kept(p), _kept(q))
 
 
 def _scaled(pair: tuple[Tensor, Tensor], scale: float) -> tuple[Tensor, Tensor]:
@@ -185,7 +189,8 @@ def _real_last(x: Tensor, n: int) -> tuple[Tensor, Tensor]:
     if n % 2:
         p, q = transform(x, None, -1)
         return p[..., : n // 2 + 1], q[..., : n // 2 + 1]
-    p, q = transform(x[..., 0::2], x[..., 1::2], -1)
+    parts = transform(_kept(x[..., 0::2]), _kept(x[..., 1::2]), -1)
+    p, q = (_kept(part) for part in parts)
     p, q = (concat([part, part[..., :1]], axis=-1) for part in (p, q))  # Z[m] = Z[0]
     r, t = _mirrored(p), _mirrored(q)
     c, s = (wrap(node) for node in _half_turns(n, x.dtype))
@@ -215,7 +220,7 @@ def _real_inverse_last(p: Tensor, q: Tensor, n: int) -> Tensor:
     even, odd = (p + r, q - t), (p - r, q + t)
     a, b = odd[0] * c + odd[1] * s, odd[1] * c - odd[0] * s  # times exp(2πi k / n)
     re, im = (even[0] - b)[..., :half], (even[1] + a)[..., :half]
-    x, y = transform(re, im, 1)
+    x, y = transform(_kept(re), _kept(im), 1)
     return stack([x, y], axis=-1).reshape((*x.shape[:-1], n))
 
 

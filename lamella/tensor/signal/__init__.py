@@ -1,0 +1,11 @@
+"""Signals (``lm.signal``): windows, short-time Fourier transforms, mel filter banks."""
+# ruff: noqa: F403
+
+from lamella.tensor.signal.mel import *
+from lamella.tensor.signal.mel import __all__ as _mel
+from lamella.tensor.signal.spectrogram import *
+from lamella.tensor.signal.spectrogram import __all__ as _spectrogram
+from lamella.tensor.signal.windows import *
+from lamella.tensor.signal.windows import __all__ as _windows
+
+__all__ = sorted([*_mel, *_spectrogram, *_windows])
