@@ -16,9 +16,9 @@ from lamella.errors import OptionError, ShapeError, did_you_mean
 from lamella.tensor.tensor import Tensor
 
 __all__ = [
-    "calculate_gain", "constant_", "eye_", "kaiming_normal_", "kaiming_uniform_", "normal_",
-    "ones_", "orthogonal_", "trunc_normal_", "uniform_", "xavier_normal_", "xavier_uniform_",
-    "zeros_",
+    "calculate_gain", "constant_", "dirac_", "eye_", "kaiming_normal_", "kaiming_uniform_",
+    "normal_", "ones_", "orthogonal_", "sparse_", "trunc_normal_", "uniform_", "xavier_normal_",
+    "xavier_uniform_", "zeros_",
 ]  # fmt: skip
 
 
@@ -100,6 +100,51 @@ def eye_(tensor: Tensor) -> Tensor:
     [[1.0, 0.0], [0.0, 1.0]]
     """
     return _set(tensor, lm.eye(*_matrix(tensor, "eye_")))
+
+
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
+    """Filters ``(out, in, *window)`` of a convolution that returns its input: 1 in the middle of
+    the window where output and input channel agree, in each group, and 0 elsewhere.
+
+    Raises:
+        ShapeError: unless there are three to five axes.
+        OptionError: if ``groups`` does not divide the outputs.
+
+    >>> dirac_(lm.zeros((1, 1, 3))).tolist()
+    [[[0.0, 1.0, 0.0]]]
+    """
+    if tensor.ndim not in (3, 4, 5):
+        raise ShapeError(
+            f"[dirac_] a tensor of shape {tuple(tensor.shape)} holds no filters (out, in, *window)"
+        )
+    if tensor.shape[0] % groups:
+        raise OptionError(f"[dirac_] groups={groups} does not divide {tensor.shape[0]} outputs")
+    value = np.zeros(tensor.shape, np.float32)
+    each = tensor.shape[0] // groups
+    middle = tuple(size // 2 for size in tensor.shape[2:])
+    for group in range(groups):
+        for channel in range(min(each, tensor.shape[1])):
+            value[(group * each + channel, channel, *middle)] = 1
+    return _set(tensor, lm.asarray(value))
+
+
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01) -> Tensor:
+    """A normal matrix in which each column has the share ``sparsity`` of zeros (Martens, 2010).
+
+    Raises:
+        ShapeError: unless there are two axes.
+        OptionError: if ``sparsity`` is no share.
+
+    >>> (sparse_(lm.zeros((4, 3)), 0.5) == 0).sum(0).tolist()
+    [2, 2, 2]
+    """
+    if tensor.ndim != 2:
+        raise ShapeError(f"[sparse_] a tensor of shape {tuple(tensor.shape)} is no matrix")
+    if not 0 <= sparsity <= 1:
+        raise OptionError(f"[sparse_] sparsity={sparsity} is no share; give one from 0 to 1")
+    order = lm.argsort(lm.random.uniform(tensor.shape), axis=0)
+    kept = order >= math.ceil(sparsity * tensor.shape[0])
+    return _set(tensor, lm.where(kept, lm.random.normal(tensor.shape) * std, 0.0))
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1.0) -> Tensor:

@@ -38,9 +38,7 @@ class Case:
 
     def __post_init__(self) -> None:
         rng = np.random.default_rng(self.seed)
-        self.arrays = [
-            rng.standard_normal(s) for s in (self.q, self.k, (*self.k[:-1], self.width))
-        ]
+        self.arrays = [rng.standard_normal(s) for s in (self.q, self.k, (*self.k[:-1], self.width))]
         if self.mask:
             full = (self.q[-2], self.k[-2]) if self.mask != "keys" else (1, self.k[-2])
             shown = rng.random(full) < 0.7

@@ -233,6 +233,9 @@ def _by_group(
         shape = (held, -1) if x.shape[-3] > 1 else (1, 1)
         return x.reshape((*x.shape[:-3], *shape, *x.shape[-2:]))
 
-    return split(query), key[..., None, :, :], value[..., None, :, :], (
-        None if mask is None else split(mask)
+    return (
+        split(query),
+        key[..., None, :, :],
+        value[..., None, :, :],
+        (None if mask is None else split(mask)),
     )

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 import lamella as lm
 from lamella.errors import DTypeError, OptionError, ShapeError, did_you_mean
 from lamella.ir.node import Node
@@ -62,7 +64,8 @@ def per_axis(
     >>> per_axis("conv2d", "stride", 2, 2, 1)
     (2, 2)
     """
-    values = (value,) * rank if isinstance(value, int) else tuple(value)
+    values = (value,) * rank if isinstance(value, int | np.integer) else tuple(value)
+    values = tuple(int(v) if isinstance(v, np.integer) else v for v in values)
     if len(values) != rank or any(
         not isinstance(v, int) or isinstance(v, bool) or v < least for v in values
     ):
