@@ -21,7 +21,7 @@ from lamella.ops.base import Primitive
 from lamella.ops.calls import Call, Part, barrier
 from lamella.ops.reduce import Reduction
 
-__all__ = ["canonicalise", "map_graph", "split_reductions", "with_inputs"]
+__all__ = ["canonicalise", "fixed_starts", "map_graph", "split_reductions", "with_inputs"]
 
 Rebuild = Callable[[Node], Node]
 
@@ -83,6 +83,27 @@ def _composed(node: Node, made: dict[Node, Sequence[Node] | None]) -> Sequence[N
 def _in_memory(node: Node) -> Node:
     """An input of a call without a kernel: what is no array anywhere is made one."""
     return barrier(node) if node.op.kind == "leaf" and node.op.name not in MEMORY else node
+
+
+def fixed_starts(outputs: Sequence[Node]) -> list[Node]:
+    """The graph with numbers where slices start as a part of it, for a program that is only called
+    with these: what overlaps, and what lies side by side in memory, can then be seen.
+    """
+
+    def change(node: Node, inputs: tuple[Node, ...]) -> Node:
+        if is_external(node):
+            return node
+        if node.op.name in ("slice", "update_slice"):
+            inputs = tuple(_as_constant(x) if x.op.name == "scalar" else x for x in inputs)
+        return with_inputs(node, inputs)
+
+    return map_graph(outputs, change)
+
+
+def _as_constant(node: Node) -> Node:
+    if not isinstance(node.value, (int, float)):
+        raise TypeError(f"the value of a scalar is a number, not {node.value!r}")
+    return ops.constant(node.value, node.dtype)
 
 
 def _times_one(node: Node, inputs: tuple[Node, ...]) -> Node | None:

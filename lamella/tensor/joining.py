@@ -121,16 +121,19 @@ def hstack(tensors: Sequence[TensorLike]) -> Tensor:
 
 
 # -- splitting -------------------------------------------------------------------------------------
-def _cut(node: Node, axis: int, start: int, size: Size) -> Node:
+FEW = 16  # pieces up to which where they start is a part of the program
+
+
+def _cut(node: Node, axis: int, start: int, size: Size, fixed: bool = True) -> Node:
     starts: list[Node | int] = [0] * node.ndim
-    starts[axis] = scalar_node(start, int64) if start else 0
+    starts[axis] = start if fixed else scalar_node(start, int64)
     return ops.slice(node, starts, (*node.shape[:axis], size, *node.shape[axis + 1 :]))
 
 
 def _pieces(node: Node, axis: int, sizes: Sequence[int]) -> tuple[Tensor, ...]:
     found, start = [], 0
     for size in sizes:
-        found.append(wrap(_cut(node, axis, start, size)))
+        found.append(wrap(_cut(node, axis, start, size, len(sizes) <= FEW)))
         start += size
     return tuple(found)
 
@@ -201,7 +204,7 @@ def array_split(x: TensorLike, sections: int | Sequence[int], axis: int = 0) -> 
     found = []
     for start, stop in itertools.pairwise(marks):
         size = max(stop - start, 0)
-        found.append(wrap(_cut(node, place, start if size else 0, size)))
+        found.append(wrap(_cut(node, place, start if size else 0, size, fixed=False)))
     return tuple(found)
 
 
@@ -216,7 +219,8 @@ def unstack(x: TensorLike, axis: int = 0) -> tuple[Tensor, ...]:
     place = axis_of("unstack", axis, node.shape)
     rest = node.shape[:place] + node.shape[place + 1 :]
     count = int(node.shape[place])
-    return tuple(wrap(ops.reshape(_cut(node, place, i, 1), rest)) for i in range(count))
+    cuts = (_cut(node, place, i, 1, count <= FEW) for i in range(count))
+    return tuple(wrap(ops.reshape(cut, rest)) for cut in cuts)
 
 
 unbind = unstack

@@ -78,10 +78,12 @@ class Entry:
     """
 
     def __init__(
-        self, recording: Recording, environment: Environment, tensors: Sequence[TensorCore]
-    ) -> None:
+        self, recording: Recording, environment: Environment, tensors: Sequence[TensorCore],
+        fixed: bool = False,
+    ) -> None:  # fmt: skip
         self._environment = environment
         self._steadiness = object()  # another one whenever a captured tensor has changed
+        self._fixed = fixed  # where slices start is a part of the program
         self._has_lines = config.lines or config.debug_nans
         outsides = recording.outsides
         self._outsides = outsides
@@ -152,7 +154,10 @@ class Entry:
         self._compile()
 
     def _compile(self) -> None:
-        order = topological(self._roots)
+        from lamella.compiler.canonicalise import fixed_starts
+
+        roots = fixed_starts(self._roots) if self._fixed else self._roots
+        order = topological(roots)
         constants = [n for n in order if n.value is not None and n.op.name != "scalar"]
         scalars = [n for n in order if n.op.name == "scalar"]
         self._constants = [settled(n) for n in constants]
@@ -161,7 +166,7 @@ class Entry:
         offered = {place: i for i, place in states if isinstance(place, int)}
         if self._graphs:
             offered = {}  # a history reads the old state
-        self._program = compile_program(self._roots, [*self._inputs, *constants], scalars, offered)
+        self._program = compile_program(roots, [*self._inputs, *constants], scalars, offered)
         blueprint = self._program.blueprint
         self._donated = {} if self._program.may_fail else blueprint.donated  # a fault loses nothing
         self._symbols = self._program.blueprint.symbols

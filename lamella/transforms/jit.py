@@ -27,6 +27,7 @@ from lamella.transforms.tracing import record
 __all__ = ["Jit", "jit"]
 
 MANY: Final = 16  # programs of one function after which a warning names the reason
+FIXED: Final = 2  # programs of one function in which slices start at numbers, not at arguments
 MOST: Final = 256  # argument structures, and programs of one structure, that are kept
 
 
@@ -115,7 +116,7 @@ class Jit:
         recording = record(self._f, args, options, call.tensors, call.shapes, environment)
         environment.watch_also([hook for slot in recording.slots for hook in slot.hooks])
         environment.unwatch(recording.functions)
-        entry = Entry(recording, environment, call.tensors)
+        entry = Entry(recording, environment, call.tensors, fixed=self.programs < FIXED)
         self.programs += 1
         described = call.described()
         reason = reason or _difference(self._described, described)

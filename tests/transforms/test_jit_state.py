@@ -307,3 +307,13 @@ def test_foreign_random_numbers_are_refused(draw: Callable[[], float]) -> None:
     f = lm.jit(lambda x: x * draw())
     with pytest.raises(TraceError, match=r"lm\.random"):
         f(lm.ones(2))
+
+
+def test_slices_start_at_numbers_until_they_turn_out_to_vary() -> None:
+    x = lm.arange(10)
+    cut = lm.jit(lambda x, i: -x[i : i + 2])
+    first = cut.lower(x, 1).kernels[0]
+    assert not first.params
+    for i in range(6):
+        assert cut(x, i).tolist() == [-i, -i - 1]
+    assert cut.lower(x, 5).kernels[0].params
