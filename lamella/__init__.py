@@ -147,8 +147,9 @@ _FROM: Final = {
     "lamella.errors": "LamellaError",
     "lamella.io": "save load",
     "lamella.transforms": (
-        "ShapeDtypeStruct check cond debug_print fori_loop grad hessian io_callback jacfwd "
-        "jacrev jit jvp map pure_callback scan switch value_and_grad vjp vmap while_loop"
+        "ShapeDtypeStruct check cond custom_batch custom_jvp custom_vjp debug_print fori_loop grad "
+        "hessian io_callback jacfwd jacrev jit jvp map pure_callback scan switch value_and_grad "
+        "vjp vmap while_loop"
     ),
     "lamella.transforms.kernel": "custom_op kernel",
 }

@@ -19,6 +19,7 @@ from lamella.compiler.partition import materialised
 from lamella.compiler.prune import prune
 from lamella.compiler.split_complex import split_complex
 from lamella.compiler.statements import build
+from lamella.graph.inlined import expand
 from lamella.ir.node import Node, topological
 from lamella.ir.verify import verify_graph
 from lamella.ir.verify_loops import verify_kernel
@@ -61,7 +62,8 @@ GRAPH_PASSES: tuple[tuple[str, GraphPass, str], ...] = (
     ),
 )
 PASSES: tuple[tuple[str, str], ...] = (
-    ("split_complex", "before everything, which then knows real numbers only"),
+    ("expand", "first of all: functions with rules of their own are ordinary graphs from here on"),
+    ("split_complex", "before everything else, which then knows real numbers only"),
     *((name, why) for name, _, why in GRAPH_PASSES),
     ("inline", "decide what is stored; everything else is composed into its users"),
     ("fuse", "statements that share outer loops become one kernel"),
@@ -93,7 +95,7 @@ def compile_graph(
     Raises:
         ShapeError, DTypeError, CompilerError: what ``verify`` found.
     """
-    nodes, given = split_complex(outputs, inputs)
+    nodes, given = split_complex(expand(outputs), inputs)
     for name, run, _ in GRAPH_PASSES:
         if name not in skip or name == "canonicalise":
             nodes = run(nodes, vector_bytes)

@@ -17,7 +17,14 @@ from lamella.errors import ShapeError
 from lamella.graph.batch import batch
 from lamella.graph.forward import jvp
 from lamella.graph.loop_batch import batched_inputs, like, widened
-from lamella.graph.replay import Recording, apply, replay, twins, with_sizes
+from lamella.graph.replay import (
+    Recording,
+    apply,
+    replay,
+    subgraph_of,
+    twins,
+    with_sizes,
+)  # fmt: skip
 from lamella.graph.reverse import vjp
 from lamella.ir.dim import Size, unify
 from lamella.ir.interp import interpret
@@ -26,7 +33,7 @@ from lamella.ir.subgraph import Subgraph
 from lamella.ops.base import PRIMITIVES, Array, Needs, Sample
 from lamella.ops.calls import Call, Result, call
 
-__all__ = ["Branch"]
+__all__ = ["Branch", "joined"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +146,19 @@ class Branch(Call):
         yield Sample(((3,), (3,)), build, (float64,))
 
 
+def joined(
+    graphs: Sequence[tuple[Subgraph, list[Node]]]
+) -> tuple[list[Subgraph], list[Node]]:
+    """Subgraphs of (constants, arguments) with the constants of all of them, and those."""
+    outside = list(dict.fromkeys(node for _, own in graphs for node in own))
+    found = []
+    for graph, own in graphs:
+        known = dict(zip(own, graph.inputs, strict=False))
+        constants = [known.get(n) or twins([n])[0] for n in outside]
+        found.append(Subgraph([*constants, *graph.inputs[len(own) :]], graph.outputs))
+    return found, outside
+
+
 Derived = tuple[list[Node], list[Node | None]]
 
 
@@ -176,8 +196,9 @@ def _merged(derived: Sequence[Derived], given: Sequence[Node]) -> list[Node | No
             if node is None and model is not None:
                 node = ops.full(0, model.shape, model.dtype)
             outputs.append(node)
-        graphs.append(Subgraph(inputs, [node for node in outputs if node is not None]))
-    made = iter(call(Branch(tuple(graphs)), *given))
+        graphs.append(subgraph_of(inputs, [node for node in outputs if node is not None]))
+    branches, outside = joined(graphs)
+    made = iter(call(Branch(tuple(branches)), given[0], *outside, *given[1:]))
     return [next(made) if i in places else None for i in range(count)]
 
 

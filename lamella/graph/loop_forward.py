@@ -15,7 +15,7 @@ from lamella.graph.cut import forward_nodes, read_by
 from lamella.graph.forward import jvp
 from lamella.graph.loop_motion import moved
 from lamella.graph.loop_reverse import stacked
-from lamella.graph.replay import Recording, replay, twins
+from lamella.graph.replay import Recording, replay, subgraph_of, twins
 from lamella.ir.node import Node
 from lamella.ir.subgraph import Subgraph
 from lamella.ops.calls import call, part
@@ -39,6 +39,7 @@ class Plan:
     rows: tuple[int, ...]
     fixed: tuple[int, ...]
     reads: tuple[Node, ...] | None
+    outside: list[Node]  # what rules of people's own read from outside: more constants
     body: Subgraph
 
 
@@ -94,8 +95,8 @@ class Derivation:
             *body.inputs[first:last], *self._seeds(first, last),
             *body.inputs[last:], *self._seeds(last, None),
         ]  # fmt: skip
-        made = Subgraph(inputs, (*body.outputs[: self.op.carries], *outputs))
-        return Plan(moving, rows, tuple(range(first)), None, made)
+        made, outside = subgraph_of(inputs, (*body.outputs[: self.op.carries], *outputs))
+        return Plan(moving, rows, tuple(range(first)), None, outside, made)
 
     def _alone(
         self, moving: tuple[int, ...], rows: tuple[int, ...], outputs: Sequence[Node],
@@ -111,7 +112,8 @@ class Derivation:
             *stand[len(fixed) :], *self._seeds(self.last, None),
         ]  # fmt: skip
         known = dict(zip(before, stand, strict=True)) | {n: n for n in inputs}
-        return Plan(moving, rows, fixed, reads, Subgraph(inputs, replay(outputs, known)))
+        made, outside = subgraph_of(inputs, replay(outputs, known))
+        return Plan(moving, rows, fixed, reads, outside, made)
 
 
 def _plan(op: Loop, moves: tuple[bool, ...]) -> Plan:
@@ -129,7 +131,7 @@ def push(node: Node, op: Loop, tangents: Sequence[Node | None]) -> list[Node | N
     given = op.split(node.inputs)
     first, last = op.constants, op.constants + op.carries
     plan = _plan(op, tuple(tangent is not None for tangent in own))
-    fixed = [given.constants[i] for i in plan.fixed]
+    fixed = [*plan.outside, *(given.constants[i] for i in plan.fixed)]
     fixed += [t for t in own[:first] if t is not None]
     initial = [] if plan.reads is not None else list(given.initial)
     values = len(initial)

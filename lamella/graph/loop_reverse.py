@@ -16,7 +16,7 @@ from lamella.errors import LamellaError, OptionError
 from lamella.graph.batch import batch
 from lamella.graph.cut import forward_nodes, read_by
 from lamella.graph.loop_motion import fits, moved, sums_of, unmoved
-from lamella.graph.replay import Recording, replay, twins
+from lamella.graph.replay import Recording, replay, subgraph_of, twins
 from lamella.graph.reverse import vjp
 from lamella.ir.dim import Size
 from lamella.ir.node import Node
@@ -46,6 +46,7 @@ class Plan:
     products: dict[int, list[tuple[Node, Node | None]]]  # constants whose sums come after the loop
     fixed: tuple[int, ...]  # forward constants that are read, by number
     reads: tuple[Node, ...]  # forward nodes that are read a slice at a time
+    outside: list[Node]  # what rules of people's own read from outside: more constants
     body: Subgraph
 
 
@@ -139,8 +140,11 @@ class Derivation:
             *(self.seeds[self.op.carries + i] for i in self.rows),
             *(stand[n] for n in reads),
         ]  # fmt: skip
-        body = Subgraph(inputs, replay(outputs, stand | {n: n for n in inputs}))
-        return Plan(carries, constants, slices, self.rows, self.products, fixed, reads, body)
+        made = replay(outputs, stand | {n: n for n in inputs})
+        body, outside = subgraph_of(inputs, made)
+        return Plan(
+            carries, constants, slices, self.rows, self.products, fixed, reads, outside, body
+        )
 
     def _read(self, outputs: Sequence[Node]) -> list[Node]:
         return read_by(outputs, self._inner(), {*self.op.body.inputs, *self.op.row_nodes})
@@ -233,7 +237,7 @@ def pull(
         counted=count is not None, reverse=not op.reverse,
         length=None if slices else op.most(node.inputs),
     )  # fmt: skip
-    fixed = [given.constants[i] for i in plan.fixed]
+    fixed = [*plan.outside, *(given.constants[i] for i in plan.fixed)]
     first = [] if count is None else [count]
     inputs = [*first, *fixed, *initial, *slices]
     made = moved(backward, inputs, lambda op, inputs: call(op, *inputs))

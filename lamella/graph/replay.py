@@ -13,7 +13,7 @@ from lamella.ir.node import Node, gradient_mode, make, topological
 from lamella.ir.subgraph import Subgraph
 from lamella.ops.calls import Call, Part, part
 
-__all__ = ["Recording", "apply", "replay", "twins", "with_sizes"]
+__all__ = ["Recording", "apply", "outside_of", "replay", "subgraph_of", "twins", "with_sizes"]
 
 
 class Recording:
@@ -80,3 +80,47 @@ def with_sizes(graph: Subgraph, sizes: Mapping[str, int]) -> Subgraph:
 def twins(nodes: Sequence[Node]) -> list[Node]:
     """A placeholder like each node, to be differentiated by where it is floating point."""
     return [ops.placeholder(n.shape, n.dtype, n.dtype.kind in "fc") for n in nodes]
+
+
+def subgraph_of(
+    arguments: Sequence[Node], outputs: Sequence[Node]
+) -> tuple[Subgraph, list[Node]]:
+    """Outputs as a subgraph of (constants, arguments), and the outside nodes that the constants
+    stand for.
+    """
+    outside = outside_of(arguments, outputs)
+    stand = twins(outside)
+    known = dict(zip((*outside, *arguments), (*stand, *arguments), strict=True))
+    with Recording():
+        made = replay(outputs, known)
+    return Subgraph([*stand, *arguments], made), outside
+
+
+def outside_of(arguments: Sequence[Node], outputs: Sequence[Node]) -> list[Node]:
+    """The nodes at which a graph leaves the function of its arguments: they depend on no argument,
+    and not on literals alone.
+    """
+    inner = set(arguments)
+    literal: set[Node] = set()
+    order = topological(outputs, stop=arguments)
+    for node in order:
+        if node in inner:
+            continue
+        if any(source in inner for source in node.inputs) and node.value is None:
+            inner.add(node)
+        elif node.value is None and _is_literal(node, literal):
+            literal.add(node)
+    found: dict[Node, None] = {}
+    for node in order:
+        if node in inner and node not in arguments:
+            found.update(dict.fromkeys(s for s in node.inputs if s not in inner | literal))
+    found.update(dict.fromkeys(n for n in outputs if n not in inner and n not in literal))
+    return list(found)
+
+
+def _is_literal(node: Node, literal: set[Node]) -> bool:
+    """Whether a node is a constant, or one moved around: cheaper made again than passed along."""
+    if node.op.name in ("constant", "iota"):
+        return True
+    movement = node.op.kind == "movement" and node.op.cost <= 1
+    return movement and bool(node.inputs) and all(source in literal for source in node.inputs)

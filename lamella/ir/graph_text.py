@@ -65,7 +65,7 @@ def _node_text(node: Node, numbers: Mapping[int, int], exact: bool) -> str:
     computed = node.value is not None and bool(node.inputs)
     parts = [] if computed else [f"%{numbers[id(source)]}" for source in node.inputs]
     if not computed:
-        for entry in dataclasses.fields(node.op):
+        for entry in [f for f in dataclasses.fields(node.op) if f.repr]:
             value = getattr(node.op, entry.name)
             text = _value_text(value, f"{node.op.name}.{entry.name}", exact)
             parts.append(f"{entry.name}={text}")

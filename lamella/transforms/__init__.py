@@ -9,6 +9,7 @@ from lamella.transforms.callback import (
     pure_callback,
 )  # fmt: skip
 from lamella.transforms.control import fori_loop, map, scan, while_loop
+from lamella.transforms.custom import custom_batch, custom_jvp, custom_vjp
 from lamella.transforms.derivatives import (
     grad,
     hessian,
@@ -21,7 +22,7 @@ from lamella.transforms.derivatives import (
 from lamella.transforms.jit import jit
 
 __all__ = [
-    "ShapeDtypeStruct", "check", "cond", "debug_print", "fori_loop", "grad", "hessian",
-    "io_callback", "jacfwd", "jacrev", "jit", "jvp", "map", "pure_callback", "scan", "switch",
-    "value_and_grad", "vjp", "vmap", "while_loop",
+    "ShapeDtypeStruct", "check", "cond", "custom_batch", "custom_jvp", "custom_vjp", "debug_print",
+    "fori_loop", "grad", "hessian", "io_callback", "jacfwd", "jacrev", "jit", "jvp", "map",
+    "pure_callback", "scan", "switch", "value_and_grad", "vjp", "vmap", "while_loop",
 ]  # fmt: skip

@@ -15,9 +15,8 @@ import numpy as np
 
 from lamella import ops, tree
 from lamella.errors import DTypeError, TraceError
-from lamella.graph.replay import Recording, replay
-from lamella.ir.node import Node, topological
-from lamella.ir.subgraph import Subgraph
+from lamella.graph.replay import Recording, subgraph_of
+from lamella.ir.node import Node
 from lamella.tensor.core import TensorCore, node_of, wrap
 from lamella.tensor.creation import asarray
 from lamella.tensor.pending import Trace, current_trace, set_trace
@@ -176,46 +175,3 @@ def _run(
 
 def _stand_in(node: Node) -> Node:
     return ops.placeholder(node.shape, node.dtype, node.dtype.kind in "fc")
-
-
-def subgraph_of(
-    arguments: Sequence[Node], outputs: Sequence[Node]
-) -> tuple[Subgraph, list[Node]]:
-    """Outputs as a subgraph of (constants, arguments), and the outside nodes that the constants
-    stand for.
-    """
-    outside = outside_of(arguments, outputs)
-    stand = [_stand_in(node) for node in outside]
-    with Recording():
-        made = replay(outputs, dict(zip((*outside, *arguments), (*stand, *arguments), strict=True)))
-    return Subgraph([*stand, *arguments], made), outside
-
-
-def outside_of(arguments: Sequence[Node], outputs: Sequence[Node]) -> list[Node]:
-    """The nodes at which a graph leaves the body: they depend on no argument, and not on literals
-    alone.
-    """
-    inner = set(arguments)
-    literal: set[Node] = set()
-    order = topological(outputs, stop=arguments)
-    for node in order:
-        if node in inner:
-            continue
-        if any(source in inner for source in node.inputs) and node.value is None:
-            inner.add(node)
-        elif node.value is None and _is_literal(node, literal):
-            literal.add(node)
-    found: dict[Node, None] = {}
-    for node in order:
-        if node in inner and node not in arguments:
-            found.update(dict.fromkeys(s for s in node.inputs if s not in inner | literal))
-    found.update(dict.fromkeys(n for n in outputs if n not in inner and n not in literal))
-    return list(found)
-
-
-def _is_literal(node: Node, literal: set[Node]) -> bool:
-    """Whether a node is a constant, or one moved around: cheaper made again than passed along."""
-    if node.op.name in ("constant", "iota"):
-        return True
-    movement = node.op.kind == "movement" and node.op.cost <= 1
-    return movement and bool(node.inputs) and all(source in literal for source in node.inputs)

@@ -11,13 +11,14 @@ from typing import Any
 from lamella import ops, tree
 from lamella.dtypes import bool_, int64
 from lamella.errors import DTypeError, OptionError, ShapeError
-from lamella.graph.branches import Branch
+from lamella.graph.branches import Branch, joined
+from lamella.graph.replay import subgraph_of
 from lamella.ir.node import Node
 from lamella.ir.subgraph import Subgraph
 from lamella.ops.calls import call
 from lamella.tensor.core import TensorCore, describe, node_of, wrap
 from lamella.tensor.tensor import Tensor
-from lamella.transforms.bodies import Body, as_tensors, subgraph_of, trace
+from lamella.transforms.bodies import Body, as_tensors, trace
 
 __all__ = ["cond", "switch"]
 
@@ -99,7 +100,7 @@ def _choose(name: str, index: Node, functions: Sequence[Function], operands: Any
     nodes = [node_of(leaf) for leaf in tree.leaves(given)]
     nodes += [node_of(state) for state in states]
     graphs, outside = _graphs(bodies, states, len(tree.leaves(given)))
-    found = call(Branch(tuple(graphs)), index, *nodes, *outside) if graphs[0].outputs else ()
+    found = call(Branch(tuple(graphs)), index, *outside, *nodes) if graphs[0].outputs else ()
     count = bodies[0].structure.count
     for state, node in zip(states, found[count:], strict=True):
         state.rebind(node)
@@ -125,7 +126,7 @@ def _check_like(name: str, number: int, first: Body, body: Body) -> None:
 def _graphs(
     bodies: Sequence[Body], states: Sequence[TensorCore], operands: int
 ) -> tuple[list[Subgraph], list[Node]]:
-    """Every body as a subgraph of (operands, states, all that any of them reads from outside)."""
+    """Every body as a subgraph of (all that any of them reads from outside, operands, states)."""
     made = []
     for body in bodies:
         place = {id(s): i for i, s in enumerate(body.states)}
@@ -141,12 +142,4 @@ def _graphs(
                 arguments.append(body.arguments[operands + i])
                 outputs.append(body.outputs[count + i])
         made.append(subgraph_of(arguments, outputs))
-    outside = list(dict.fromkeys(node for _, nodes in made for node in nodes))
-    graphs = []
-    for graph, own in made:
-        known = dict(zip(own, graph.inputs, strict=False))
-        extra = [
-            known.get(n) or ops.placeholder(n.shape, n.dtype, n.dtype.inexact) for n in outside
-        ]
-        graphs.append(Subgraph([*graph.inputs[len(own) :], *extra], graph.outputs))
-    return graphs, outside
+    return joined(made)

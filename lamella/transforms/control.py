@@ -13,12 +13,13 @@ from lamella import ops, tree
 from lamella.dtypes import DType, bool_, int64
 from lamella.errors import DTypeError, OptionError, ShapeError
 from lamella.graph.loops import Loop, loop
+from lamella.graph.replay import subgraph_of
 from lamella.ir.dim import Size
 from lamella.ir.node import Node
 from lamella.ir.subgraph import Subgraph
 from lamella.tensor.core import describe, node_of, wrap
 from lamella.tensor.tensor import Tensor
-from lamella.transforms.bodies import Body, as_tensors, subgraph_of, trace
+from lamella.transforms.bodies import Body, as_tensors, trace
 
 __all__ = ["fori_loop", "map", "scan", "while_loop"]
 
