@@ -20,7 +20,7 @@ from lamella.ir.dim import Size, product
 from lamella.ir.index import coefficient, constant
 from lamella.ir.loops import Apply, Const, Expr, Load, Var
 from lamella.ir.node import Node
-from lamella.ops.calls import Call, Part, part
+from lamella.ops.calls import Call, PairedCall, Part, part
 
 if TYPE_CHECKING:
     from lamella.ops.contraction import Contraction
@@ -136,7 +136,8 @@ def _in_order(statements: Sequence[Statement]) -> None:
     """Every effect depends on the one before."""
     before: Statement | None = None
     for s in statements:
-        if isinstance(s.node.op, Call) and s.node.op.effect:
+        op = s.node.op.inner if isinstance(s.node.op, PairedCall) else s.node.op
+        if isinstance(op, Call) and op.effect:
             if before is not None:
                 s.sources = [*s.sources, before.parts[0]]
             before = s

@@ -156,6 +156,20 @@ def test_effects_run_once_and_in_order(jit):
 
 
 @BOTH
+def test_complex_numbers(jit):
+    seen = []
+
+    def f(z):
+        lm.io_callback(lambda a: seen.append(a.tolist()), None, z)
+        lm.io_callback(lambda a: seen.append(a.tolist()), None, z.real)
+        return lm.pure_callback(np.conj, z, z) * 2 + lm.io_callback(lambda a: a, z, z)
+
+    z = np.array([1 + 2j, 3 - 1j])
+    assert jit(f)(lm.asarray(z)).tolist() == (np.conj(z) * 2 + z).tolist()
+    assert seen == [z.tolist(), z.real.tolist()]
+
+
+@BOTH
 def test_vmap_runs_effects_example_by_example(jit):
     seen = []
 
