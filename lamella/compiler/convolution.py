@@ -7,10 +7,8 @@ convolutions that stay general contractions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import gcd, prod
 
-from lamella import ops
 from lamella.compiler.convolution_base import ConvolutionWriter, axes_of
 from lamella.compiler.convolution_plan import Axis, flattened, lanes, plan
 from lamella.compiler.convolution_tiles import ConvolutionKernel
@@ -38,7 +36,6 @@ def direct(node: Node, inputs: Sequence[Node], vector_bytes: int) -> Node | None
     x, w = inputs
     if not all(isinstance(size, int) and size for n in (node, x, w) for size in n.shape):
         return None
-    op, w = _forward(op, w)
     groups = int(x.shape[1]) // int(w.shape[1])
     each, channels = int(w.shape[0]) // groups, int(w.shape[1])
     axes = _axes(op, node, x, w)
@@ -58,19 +55,6 @@ def direct(node: Node, inputs: Sequence[Node], vector_bytes: int) -> Node | None
     return channels_first(last)
 
 
-def _forward(op: Conv, w: Node) -> tuple[Conv, Node]:
-    """The same convolution with taps in ascending order."""
-    back = [a for a, gap in enumerate(op.w_dilation) if gap < 0]
-    if not back:
-        return op, w
-    low, gaps = list(op.low), list(op.w_dilation)
-    for a in back:
-        low[a] -= gaps[a] * (int(w.shape[2 + a]) - 1)
-        gaps[a] = -gaps[a]
-    flipped = ops.flip(w, tuple(2 + a for a in back))
-    return replace(op, low=tuple(low), w_dilation=tuple(gaps)), flipped
-
-
 def _axes(op: Conv, node: Node, x: Node, w: Node) -> list[Axis] | None:
     """The axes as the schedule takes them; None for steps it does not take."""
     spatial = [tuple(map(int, n.shape[2:])) for n in (x, node, w)]
@@ -78,9 +62,6 @@ def _axes(op: Conv, node: Node, x: Node, w: Node) -> list[Axis] | None:
     for a in axes:
         if a.step < 1 or gcd(a.step, a.phases) > 1 or gcd(a.gap, a.phases) > 1:
             return None
-    taps, places = prod(a.taps for a in axes), prod(a.places for a in axes)
-    if taps > max(256, places):
-        return None
     return flattened(axes, int(x.shape[0])) or axes
 
 

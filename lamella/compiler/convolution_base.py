@@ -18,7 +18,7 @@ from lamella.compiler.convolution_plan import Axis, parts_of
 from lamella.compiler.elements import Elements
 from lamella.compiler.fusion import Group
 from lamella.compiler.statements import Program, Statement
-from lamella.compiler.walk import expressions
+from lamella.compiler.walk import extent_of
 from lamella.dtypes import int64
 from lamella.ir.dim import Size
 from lamella.ir.index import (
@@ -34,7 +34,6 @@ from lamella.ir.index import (
     minimum,
     mod,
     mul,
-    parts,
     sub,
 )  # fmt: skip
 from lamella.ir.loops import Apply, Const, Expr, For, Load, Stmt, Store, Var, cast
@@ -44,7 +43,7 @@ from lamella.ops.convolution import Conv
 from lamella.ops.families import accumulator
 
 __all__ = [
-    "ConvolutionWriter", "Phase", "axes_of", "extent_of", "loads_of", "masked_loads", "maximum",
+    "ConvolutionWriter", "Phase", "axes_of", "masked_loads", "maximum",
     "multiply_add", "not_before", "phase_of", "sizes_of", "tiles_of", "within",
 ]  # fmt: skip
 
@@ -53,8 +52,14 @@ def axes_of(
     op: Conv, image: Sequence[int], places: Sequence[int], taps: Sequence[int]
 ) -> list[Axis]:
     """The spatial axes, at least three: those that are missing have size 1."""
-    sizes = zip(image, places, taps, op.stride, op.low, op.w_dilation, op.x_dilation, strict=True)
-    found = [Axis(*values) for values in sizes]
+    found = []
+    for a, (size, place, tap) in enumerate(zip(image, places, taps, strict=True)):
+        gap, low = op.w_dilation[a], op.low[a]
+        if gap < 0:
+            low -= gap * (tap - 1)
+        found.append(
+            Axis(size, place, tap, op.stride[a], low, abs(gap), op.x_dilation[a], gap < 0)
+        )
     return [Axis(1, 1, 1, 1, 0, 1)] * (3 - len(found)) + found
 
 
@@ -119,7 +124,9 @@ class ConvolutionWriter(ABC):
 
     def tap(self, axis: int, number: Expr) -> Expr:
         """A tap of the phase among all taps."""
-        return add(self.phases[axis].first, mul(number, self.axes[axis].phases))
+        a = self.axes[axis]
+        found = add(self.phases[axis].first, mul(number, a.phases))
+        return sub(a.taps - 1, found) if a.backwards else found
 
     def spatial(self, at: Sequence[Expr], space: Sequence[int]) -> Index:
         """Image and position as the graph has them."""
@@ -199,17 +206,6 @@ def maximum(a: Expr, b: Expr) -> Expr:
     if isinstance(high, int) and high <= 0:
         return b
     return Apply("max", (a, b), int64)
-
-
-def extent_of(value: Expr | Size) -> Size | Expr:
-    """An index as a loop's extent: a size where it is one."""
-    const, terms = parts(value)
-    return const if not terms else value
-
-
-def loads_of(value: Expr) -> list[Load]:
-    """The loads an element is made of."""
-    return [e for e in expressions([value]) if isinstance(e, Load)]
 
 
 def masked_loads(value: Expr, inside: Expr) -> Expr:

@@ -39,6 +39,7 @@ class Axis:
     low: int
     gap: int  # between taps, positive
     phases: int = 1  # the image's dilation, of no common factor with step and gap
+    backwards: bool = False  # taps are counted from the last one
 
     @property
     def each(self) -> int:

@@ -17,8 +17,6 @@ from math import prod
 
 from lamella.compiler.convolution_base import (
     ConvolutionWriter,
-    extent_of,
-    loads_of,
     maximum,
     multiply_add,
     not_before,
@@ -29,6 +27,7 @@ from lamella.compiler.convolution_base import (
 from lamella.compiler.convolution_plan import Plan, flattened, parts_of, plan
 from lamella.compiler.fusion import Group
 from lamella.compiler.statements import Program
+from lamella.compiler.walk import extent_of, loads_of
 from lamella.ir.index import (
     TRUE,
     add,

@@ -14,7 +14,6 @@ from math import prod
 
 from lamella.compiler.convolution_base import (
     ConvolutionWriter,
-    extent_of,
     masked_loads,
     maximum,
     multiply_add,
@@ -25,6 +24,7 @@ from lamella.compiler.convolution_base import (
 from lamella.compiler.convolution_plan import parts_of
 from lamella.compiler.fusion import Group
 from lamella.compiler.statements import Program
+from lamella.compiler.walk import extent_of
 from lamella.ir.index import (
     TRUE,
     add,
@@ -173,7 +173,7 @@ class DepthwiseKernel(ConvolutionWriter):
             wide, phase = self.axes[-1], self.phases[-1]
             inside = both(within(x, wide.size), lt(tx, phase.taps))
             value = masked_loads(value, inside)
-            taps[-1] = minimum(taps[-1], wide.taps - 1)
+            taps[-1] = maximum(minimum(taps[-1], wide.taps - 1), constant(0))
         kernel = cast(self.kernel((*taps[3 - len(self.space[0]) :], channel)), self.dtype)
         return multiply_add(value, kernel, Read(name, self.dtype))
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from lamella.compiler.across import across
 from lamella.compiler.statements import Statement
 from lamella.ir.dim import Size, product
 from lamella.ir.loops import Expr, Var
@@ -24,7 +25,8 @@ PARALLEL = 16  # independent outer iterations that keep every worker busy
 SMALL = 16384  # elements below which one worker does it all anyway
 WHOLE = 4096  # elements below which a group may be a single iteration
 ALONE = ("tiles", "kernel", "call")  # statements that begin a group of their own
-CLOSED = ("kernel", "call")  # groups that no other statement joins
+CLOSED = ("kernel", "call", "across")  # groups that no other statement joins
+ACROSS = 64  # elements apart from each other that are better read in another kernel
 MOST = 24  # statements in one kernel: compile time grows with them
 
 
@@ -67,6 +69,9 @@ class Fusion:
             return
         if s.kind == "part":
             self._add(self.of[s.sources[0]], s, ())
+            return
+        if across(s) is not None:
+            self._new(s, "across", s.wide)
             return
         candidates = list(dict.fromkeys(self.of[n] for n in s.sources if n in self.of))
         for group in sorted(candidates, key=lambda g: -g.number):
@@ -151,6 +156,8 @@ class Fusion:
             return None
         keep = [q for q, axis in enumerate(found) if axis is not None]
         axes = tuple(axis for axis in found if axis is not None)
+        if _strides(s, axes):
+            return None
         if s.kind == "fold":
             return self._fit_fold(group, s, keep, axes)
         whole = bool(found) and len(keep) == len(found)
@@ -274,6 +281,15 @@ def _places(
     """
     found = tuple(tuple(p for p, i in enumerate(index) if i == s.out[a]) for a in axes)
     return found if all(found) else None
+
+
+def _strides(s: Statement, axes: tuple[int, ...]) -> bool:
+    """Whether these outer loops leave a long inner one across memory: the last axis is one of them,
+    such as channels of sums, and many elements are apart from each other.
+    """
+    inner = product(tuple(s.node.shape[a] for a in s.wide if a not in axes))
+    last = bool(s.wide) and s.wide[-1] in axes
+    return s.kind == "map" and last and isinstance(inner, int) and inner >= ACROSS
 
 
 def _many(sizes: Sequence[Size]) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from lamella.compiler.across import TransposeKernel, across
 from lamella.compiler.blocks import frame, lane_cost, load_indices
 from lamella.compiler.contraction_plan import writer
 from lamella.compiler.convolution import writer as convolution_writer
@@ -160,6 +161,9 @@ def draft(group: Group, program: Program, needed: set[Node], vector_bytes: int) 
         body, work = _own_kernel(first, program, vector_bytes)
     elif group.kind == "tiles":
         return _tiles(group, program, needed, vector_bytes)
+    elif group.kind == "across" and (axes := across(group.members[0])) is not None:
+        blocks = TransposeKernel(group.members[0], axes, vector_bytes)
+        body, work = blocks.grid(), blocks.work
     else:
         rows = Rows(group, needed)
         body, work = rows.grid(), rows.work

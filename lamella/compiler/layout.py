@@ -30,7 +30,8 @@ Order = tuple[int, ...]  # axis i of the stored form is axis order[i] of the nod
 def layouts(outputs: Sequence[Node], vector_bytes: int) -> list[Node]:
     """The pass."""
     layout = _Layout(vector_bytes)
-    return map_graph(outputs, layout.change)
+    found = map_graph(outputs, layout.change)
+    return [layout.settled.get(node, node) for node in found]
 
 
 def inverse(order: Order) -> Order:
@@ -55,6 +56,8 @@ class _Layout:
     def __init__(self, vector_bytes: int) -> None:
         self.vector_bytes = vector_bytes
         self.orders: dict[Node, Order] = {}
+        self.kept: set[Node] = set()
+        self.settled: dict[Node, Node] = {}
 
     def change(self, node: Node, inputs: tuple[Node, ...]) -> Node:
         """The node of new inputs, computed in the order they are stored in."""
@@ -64,6 +67,10 @@ class _Layout:
         if convolution is not None:
             return self._ordered(convolution, (0, *range(2, node.ndim), 1))
         first = next((n for n in inputs if n in self.orders), None)
+        if node.op.kind == "elementwise" and any(self._kept(n) for n in inputs):
+            found = with_inputs(node, tuple(self._settled(n) for n in inputs))
+            self.kept.add(found)
+            return found
         if first is None:
             return with_inputs(node, inputs)
         order = self.orders[first]
@@ -86,6 +93,18 @@ class _Layout:
     def _back(self, stored: Node, order: Order) -> Node:
         return self._ordered(moved(stored, inverse(order)), order)
 
+    def _kept(self, node: Node) -> bool:
+        """Whether the order is not ours to choose: data, such as parameters, and what is computed
+        from them element by element.
+        """
+        return node in self.kept or (is_external(node) and bool(node.shape))
+
+    def _settled(self, node: Node) -> Node:
+        """The node stored as it is, once for all that read it so."""
+        if node not in self.orders:
+            return node
+        return self.settled.setdefault(node, ops.barrier(node))
+
     def _elementwise(self, node: Node, inputs: Sequence[Node], order: Order) -> Node:
         args = tuple(moved(n, order) if n.ndim else n for n in inputs)
         shape = tuple(node.shape[a] for a in order)
@@ -95,11 +114,11 @@ class _Layout:
         op = node.op
         if not isinstance(op, Reduction):
             raise TypeError(f"{op.name} is no reduction over axes")
-        axes = tuple(i for i, a in enumerate(order) if a in op.axes)
         kept = [a for a in order if a not in op.axes]
         after = tuple(sorted(kept).index(a) for a in kept)
+        joined, axes = _joined(moved(source, order), [a in op.axes for a in order])
         shape = tuple(source.shape[a] for a in kept)
-        node = Node(replace(op, axes=axes), (moved(source, order),), shape, node.dtype)
+        node = Node(replace(op, axes=axes), (joined,), shape, node.dtype)
         return self._back(node, after)
 
     def _concatenation(self, node: Node, inputs: Sequence[Node], order: Order) -> Node:
@@ -127,6 +146,22 @@ def _like(node: Node, inputs: tuple[Node, ...], shape: Shape) -> Node:
     result = Node(node.op, inputs, shape, node.dtype)
     result.site = node.site
     return result
+
+
+def _joined(x: Node, reduced: Sequence[bool]) -> tuple[Node, tuple[int, ...]]:
+    """``x`` with neighbouring axes that are reduced as one, so that many rows can be divided among
+    workers; and the reduced axes.
+    """
+    shape: list[Size] = []
+    axes: list[int] = []
+    for axis, size in enumerate(x.shape):
+        if axis and reduced[axis] and reduced[axis - 1]:
+            shape[-1] = shape[-1] * size
+            continue
+        if reduced[axis]:
+            axes.append(len(shape))
+        shape.append(size)
+    return ops.reshape(x, shape), tuple(axes)
 
 
 def _split(source: Shape, result: Shape) -> list[list[int]] | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from lamella.ir.dim import Dim, symbols
+from lamella.ir.dim import Dim, Size, symbols
+from lamella.ir.index import parts
 from lamella.ir.loops import (
     Accumulate,
     Apply,
@@ -23,8 +24,8 @@ from lamella.ir.loops import (
 )  # fmt: skip
 
 __all__ = [
-    "Mentions", "affine_forms", "children", "expressions", "mentions", "operations",
-    "statement_roots", "statements",
+    "Mentions", "affine_forms", "children", "expressions", "extent_of", "loads_of", "mentions",
+    "operations", "statement_roots", "statements",
 ]  # fmt: skip
 
 
@@ -78,6 +79,17 @@ def expressions(roots: Iterable[Expr]) -> Iterator[Expr]:
         seen.add(id(e))
         yield e
         stack.extend(reversed(children(e)))
+
+
+def loads_of(value: Expr) -> list[Load]:
+    """The loads an element is made of."""
+    return [e for e in expressions([value]) if isinstance(e, Load)]
+
+
+def extent_of(value: Expr | Size) -> Size | Expr:
+    """An index as a loop's extent: a size where it is one."""
+    const, terms = parts(value)
+    return const if not terms else value
 
 
 def affine_forms(roots: Iterable[Expr]) -> list[Expr]:

@@ -96,19 +96,23 @@ def add(*values: Expr | Size) -> Expr:
 
 
 def _recombine(const: Size, terms: Terms) -> Size:
-    """C * (x // d) * d + c * (x mod d) = c * x."""
-    for term in [t for t in terms if isinstance(t, Apply) and t.op == "mod"]:
-        scale = terms.get(term, 0)
-        quotient = Apply("floordiv", term.args, int64)
-        if scale == 0 or quotient not in terms:
-            continue
-        divisor, _ = parts(term.args[1])
-        if terms[quotient] == scale * divisor:
-            del terms[term], terms[quotient]
-            extra, more = parts(mul(term.args[0], scale))
-            const = const + extra
-            for inner, c in more.items():
-                terms[inner] = terms.get(inner, 0) + c
+    """C * (x // d) * d + c * (x mod d) = c * x, until nothing of the kind is left."""
+    again = True
+    while again:
+        again = False
+        for term in [t for t in terms if isinstance(t, Apply) and t.op == "mod"]:
+            scale = terms.get(term, 0)
+            divisor, rest = parts(term.args[1])
+            if scale == 0 or rest:
+                continue
+            quotient = floordiv(term.args[0], divisor)
+            if quotient in terms and terms[quotient] == scale * divisor:
+                del terms[term], terms[quotient]
+                extra, more = parts(mul(term.args[0], scale))
+                const = const + extra
+                for inner, c in more.items():
+                    terms[inner] = terms.get(inner, 0) + c
+                again = True
     return const
 
 

@@ -32,7 +32,7 @@ def square(loop: For, vector_bytes: int) -> tuple[For, Store] | None:
     if rows > MOST or rows * store.value.dtype.itemsize > vector_bytes:
         return None
     along = coefficient(store.index, loop.var), coefficient(store.index, inner.var)
-    if along[0] != 1 or not isinstance(along[1], int) or along[1] in (0, 1):
+    if along[0] != 1 or along[1] in (0, 1):
         return None
     reads = (e.buffer for e in expressions([store.value]) if isinstance(e, Load))
     return None if store.buffer in reads else (inner, store)
