@@ -105,6 +105,41 @@ def test_several_things_at_once() -> None:
     assert set(signs) == {-1.0, 1.0} and abs(signs.mean()) < 0.05
 
 
+def test_multivariate_normal() -> None:
+    cov = np.array([[2.0, 0.6], [0.6, 0.5]])
+    x = R.multivariate_normal([1.0, -1.0], cov, (N,), key=key()).numpy()
+    assert x.dtype == np.float64 and x.shape == (N, 2)
+    np.testing.assert_allclose(x.mean(0), [1, -1], atol=0.05)
+    np.testing.assert_allclose(np.cov(x.T), cov, atol=0.06)
+    white = np.linalg.solve(np.linalg.cholesky(cov), (x - [1, -1]).T)
+    assert st.kstest(np.sum(white**2, 0), st.chi2(2).cdf).pvalue > 1e-3
+    assert R.multivariate_normal(lm.zeros((3, 1, 2)), lm.eye(2), key=key()).shape == (3, 1, 2)
+
+    def spread(c: Any) -> Any:
+        draws = R.multivariate_normal(lm.zeros(2, dtype="float64"), c, (N,), key=key())
+        return (draws[:, 0] ** 2).mean()
+
+    slope = lm.grad(spread)(lm.tensor(cov)).numpy()
+    np.testing.assert_allclose(slope, [[1, 0], [0, 0]], atol=0.05)
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_balls_and_spheres(d: int) -> None:
+    inside = R.ball(d, (N,), key=key(), dtype="float64").numpy()
+    radius = np.linalg.norm(inside, axis=-1)
+    assert st.kstest(radius**d, "uniform").pvalue > 1e-3
+    on = R.sphere(d, (N,), key=key(), dtype="float64").numpy()
+    np.testing.assert_allclose(np.linalg.norm(on, axis=-1), 1, rtol=1e-12)
+    np.testing.assert_allclose(on.T @ on / N, np.eye(d) / d, atol=0.02)
+
+
+def test_orthogonal_matrices() -> None:
+    q = R.orthogonal(4, (500,), key=key(), dtype="float64").numpy()
+    np.testing.assert_allclose(q @ q.transpose(0, 2, 1), np.broadcast_to(np.eye(4), q.shape),
+                               atol=1e-12)  # fmt: skip
+    assert abs(q.mean(0)).max() < 0.1 and 0.35 < (np.linalg.det(q) > 0).mean() < 0.65
+
+
 def test_choice_without_replacement_by_probability() -> None:
     p = [0.1, 0.2, 0.3, 0.4]
     drawn = np.array([
@@ -201,6 +236,9 @@ def test_bad_values_in_tensors_are_marked() -> None:
         lambda: R.laplace((2,), scale=-1.0),
         lambda: R.truncated_normal((2,), 2.0, 1.0),
         lambda: R.beta(1.0, 2.0, shap=(2,)),
+        lambda: R.multivariate_normal([1.0], [[1.0, 0.0], [0.0, 1.0]]),
+        lambda: R.ball(0),
+        lambda: R.orthogonal(2.5),
     ],
 )
 def test_wrong_uses(act: Any) -> None:

@@ -12,9 +12,11 @@ from lamella.tensor.random.discrete import *
 from lamella.tensor.random.discrete import __all__ as _discrete
 from lamella.tensor.random.gamma import *
 from lamella.tensor.random.gamma import __all__ as _gamma
+from lamella.tensor.random.multivariate import *
+from lamella.tensor.random.multivariate import __all__ as _multivariate
 from lamella.tensor.random.orders import *
 from lamella.tensor.random.orders import __all__ as _orders
 from lamella.tensor.random.stream import *
 from lamella.tensor.random.stream import __all__ as _stream
 
-__all__ = sorted([*_continuous, *_discrete, *_gamma, *_orders, *_stream])
+__all__ = sorted([*_continuous, *_discrete, *_gamma, *_multivariate, *_orders, *_stream])
