@@ -36,6 +36,7 @@ from lamella.dtypes import promote as promote_types
 
 if TYPE_CHECKING:
     from lamella.config import config as config
+    from lamella.tensor.arranging import *  # noqa: F403
     from lamella.tensor.comparison import *  # noqa: F403
     from lamella.tensor.complex import *  # noqa: F403
     from lamella.tensor.counting import *  # noqa: F403
@@ -47,12 +48,16 @@ if TYPE_CHECKING:
     from lamella.tensor.linalg import *  # noqa: F403
     from lamella.tensor.manipulation import *  # noqa: F403
     from lamella.tensor.nanreduction import *  # noqa: F403
+    from lamella.tensor.numeric import *  # noqa: F403
+    from lamella.tensor.padding import *  # noqa: F403
     from lamella.tensor.quantiles import *  # noqa: F403
     from lamella.tensor.reduction import *  # noqa: F403
     from lamella.tensor.searching import *  # noqa: F403
+    from lamella.tensor.sequences import *  # noqa: F403
     from lamella.tensor.sets import *  # noqa: F403
     from lamella.tensor.tensor import Tensor as Tensor
     from lamella.tensor.transcendental import *  # noqa: F403
+    from lamella.tensor.triangles import *  # noqa: F403
 
 __version__: Final = "0.1.0"
 
@@ -113,7 +118,7 @@ _FROM: Final = {
         "ravel reshape roll squeeze swapaxes transpose tril triu unflatten unsqueeze"
     ),
     "lamella.tensor.joining": (
-        "array_split cat chunk concat concatenate diff hstack pad repeat repeat_interleave "
+        "array_split cat chunk concat concatenate diff hstack repeat repeat_interleave "
         "split stack tile unbind unstack vstack"
     ),
     "lamella.tensor.searching": (
@@ -123,6 +128,24 @@ _FROM: Final = {
     "lamella.tensor.sets": (
         "intersect1d isin setdiff1d setxor1d union1d unique unique_all unique_counts "
         "unique_inverse unique_values"
+    ),
+    "lamella.tensor.arranging": (
+        "append atleast_1d atleast_2d atleast_3d block choose column_stack compress delete dsplit "
+        "dstack extract hsplit insert piecewise resize rot90 select trim_zeros vsplit"
+    ),
+    "lamella.tensor.triangles": (
+        "diag_indices diagflat fromfunction geomspace identity indices ravel_multi_index tri "
+        "tril_indices tril_indices_from triu_indices triu_indices_from unravel_index vander"
+    ),
+    "lamella.tensor.numeric": (
+        "absolute arccos arccosh arcsin arcsinh arctan arctan2 arctanh around bitwise_count cbrt "
+        "conjugate deg2rad degrees divmod fix float_power gcd heaviside invert iscomplex isneginf "
+        "isposinf isreal lcm ldexp left_shift logaddexp2 mod modf power rad2deg radians "
+        "right_shift sinc true_divide"
+    ),
+    "lamella.tensor.padding": "pad",
+    "lamella.tensor.sequences": (
+        "convolve correlate ediff1d gradient interp trapezoid unwrap"
     ),
     "lamella.tensor.counting": (
         "average bincount corrcoef cov digitize histogram histogram2d histogram_bin_edges "

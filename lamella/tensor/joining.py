@@ -1,4 +1,4 @@
-"""Joining, splitting, repeating and padding.
+"""Joining, splitting and repeating.
 
 Inputs of a join are promoted to one element type. ``dim`` is a synonym of ``axis``.
 """
@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lamella import ops
 from lamella.dtypes import int64, promote
-from lamella.errors import OptionError, ShapeError, did_you_mean
+from lamella.errors import ShapeError
 from lamella.ir.dim import Size
 from lamella.ir.node import Node
 from lamella.tensor.axes import axis_of, shape_of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lamella.tensor.tensor import Tensor
 
 __all__ = [
-    "array_split", "cat", "chunk", "concat", "concatenate", "diff", "hstack", "pad", "repeat",
+    "array_split", "cat", "chunk", "concat", "concatenate", "diff", "hstack", "repeat",
     "repeat_interleave", "split", "stack", "tile", "unbind", "unstack", "vstack",
 ]  # fmt: skip
 
@@ -285,53 +285,6 @@ def repeat_interleave(
 
 
 repeat = repeat_interleave
-
-PadMode = Literal["constant", "reflect", "symmetric", "edge", "wrap"]
-_MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
-
-
-def _amounts(
-    node: Node, width: int | Sequence[int] | Sequence[Sequence[int]]
-) -> list[tuple[int, int]]:
-    pairs = np.broadcast_to(np.asarray(width), (node.ndim, 2)).tolist()
-    if pairs and min(min(pair) for pair in pairs) < 0:
-        raise ShapeError(
-            f"[pad] amounts {width} are negative somewhere; slice the tensor to crop it"
-        )
-    return [(low, high) for low, high in pairs]
-
-
-def pad(
-    x: TensorLike,
-    pad_width: int | Sequence[int] | Sequence[Sequence[int]],
-    mode: PadMode = "constant",
-    constant_values: float = 0,
-) -> Tensor:
-    """``x`` with more elements before and after each axis.
-
-    Args:
-        x: the tensor.
-        pad_width: one amount, one ``(before, after)``, or one such pair per axis.
-        mode: what the new elements are, as in ``numpy.pad``.
-        constant_values: their value in mode "constant".
-
-    >>> pad([1, 2], (1, 2)).tolist(), pad([1, 2, 3], 1, mode="reflect").tolist()
-    ([0, 1, 2, 0, 0], [2, 1, 2, 3, 2])
-    """
-    node = as_node(x)
-    if mode not in _MODES:
-        raise OptionError(f"[pad] no mode {mode!r}; {did_you_mean(mode, _MODES)}")
-    amounts = _amounts(node, pad_width)
-    if mode == "constant":
-        fill = scalar_node(constant_values, node.dtype, "pad")
-        return wrap(ops.pad(node, [a for a, _ in amounts], [b for _, b in amounts], fill))
-    from lamella.tensor.searching import take_node
-
-    for axis, amount in enumerate(amounts):
-        if amount != (0, 0):
-            places = np.pad(np.arange(int(node.shape[axis])), amount, mode=mode)
-            node = take_node(node, node_from_array(places.astype(np.int64)), axis)
-    return wrap(node)
 
 
 @with_synonyms

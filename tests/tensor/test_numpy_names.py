@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import lamella as lm
 from lamella.config import config
-from lamella.errors import LamellaError, OptionError, ShapeError, TraceError
+from lamella.errors import DTypeError, LamellaError, OptionError, ShapeError, TraceError
 
 RNG = np.random.default_rng(7)
 V = RNG.normal(size=23)
@@ -78,6 +78,69 @@ TABLE: list[Call] = [
     call("unique", I, return_index=True, return_inverse=True, return_counts=True),
     call("unique", N), call("unique", I, axis=0), call("argwhere", I > 4),
     call("flatnonzero", I > 4), call("nonzero", T > 0),
+    *(call("pad", M, ((1, 2), (3, 0)), mode=m) for m in (
+        "edge", "reflect", "symmetric", "wrap", "maximum", "mean", "median", "minimum",
+        "linear_ramp",
+    )),
+    *(call("pad", V[:4], (11, 9), mode=m, reflect_type=r)
+      for m in ("reflect", "symmetric") for r in ("even", "odd")),
+    call("pad", V[:1], 2, mode="reflect", reflect_type="odd"),
+    call("pad", M, 1, constant_values=((1, 2), (3, 4))), call("pad", I, (2, 1), constant_values=7),
+    call("pad", M, 2, mode="linear_ramp", end_values=((1, 2), (3, 4))),
+    call("pad", M, 2, mode="mean", stat_length=2), call("pad", I, 2, mode="mean", stat_length=3),
+    call("pad", M, 2, mode="median", stat_length=((1, 2), (3, 4))),
+    call("pad", I, 3, mode="linear_ramp", end_values=-4), call("pad", T, 0, mode="wrap"),
+    call("interp", V, np.sort(W), V), call("interp", V, np.sort(W), V, left=-7.0, right=9.0),
+    call("interp", V, W[:5], V[:5], period=1.5), call("interp", V, np.sort(W[:6]), Z),
+    call("interp", V, [0.5], [2.0]), call("interp", M, [0.0, 1.0], [1.0, 3.0]),
+    *(call(f, a, b, m) for f in ("convolve", "correlate") for m in ("full", "same", "valid")
+      for a, b in ((V, W[:4]), (W[:4], V), (V[:5], W[:5]), (V, W[:1]), (Z, V[:3]), (W[:3], V[:6]))),
+    call("convolve", J, [1, 2, 1]), call("correlate", Z, Z, "full"),
+    call("trapezoid", V), call("trapezoid", M, axis=0, dx=0.5), call("trapezoid", V, W),
+    call("trapezoid", M, M * M, axis=0), call("trapezoid", T, W[:4], axis=1),
+    call("ediff1d", M), call("ediff1d", J, to_end=[1, 2], to_begin=-9),
+    call("unwrap", V * 9), call("unwrap", T * 20, axis=1), call("unwrap", V * 9, discont=5.0),
+    call("unwrap", I * 7, period=12), call("unwrap", I * 7, period=5, axis=0),
+    call("gradient", V), call("gradient", V, 0.5), call("gradient", V, np.cumsum(W)),
+    call("gradient", T), call("gradient", T, 2.0, axis=(0, 2)), call("gradient", M, axis=0),
+    call("gradient", V, edge_order=2), call("gradient", V, np.cumsum(W), edge_order=2),
+    call("gradient", T, 0.5, W[:4].cumsum(), 2.0), call("gradient", Z), call("gradient", V[:2]),
+    *(call("rot90", T, k, axes=a) for k in (-1, 0, 1, 2, 3) for a in ((0, 1), (2, 0))),
+    call("append", M, [1.0, 2.0]), call("append", M, M[:2], axis=0),
+    call("atleast_1d", 1.0, V), call("atleast_2d", V, T), call("atleast_3d", 2.0, V, M),
+    call("dstack", [M, 2 * M]), call("dstack", [V, W]), call("column_stack", [V, W]),
+    call("column_stack", [M, M[:, 0]]), call("block", [[M, M], [M * 2, M]]), call("block", [V, W]),
+    call("block", [[np.eye(2), np.zeros((2, 3))], [np.ones((1, 2)), np.ones((1, 3))]]),
+    call("hsplit", M[:, :4], 2), call("vsplit", M, [1, 3]), call("dsplit", T, [2]),
+    call("hsplit", V[:4], 2), call("resize", V[:5], (3, 4)), call("resize", M, (2, 2)),
+    call("delete", V, [0, -1, 4]), call("delete", M, 1, axis=1), call("delete", V, slice(2, 9, 3)),
+    call("delete", V, V > 0), call("insert", V, 3, 9.0), call("insert", V, [1, 5, 5], [7, 8, 9]),
+    call("insert", M, 2, 5.0, axis=1), call("insert", M, [0, 4], M[:2], axis=0),
+    call("insert", M, 1, M[:, 0], axis=1), call("insert", V, -1, [1.0, 2.0]),
+    call("trim_zeros", np.array([0, 0, 1, 0, 2, 0])), call("trim_zeros", np.array([0.0, 1.0]), "b"),
+    call("compress", [True, False, True, True], M, axis=0), call("compress", V > 0, V),
+    call("extract", M > 0, M), call("select", [M > 1, M > 0], [M, M * 2], 9.0),
+    call("choose", J % 3, [J, J * 2, J * 3]), call("choose", J, [J, J * 2], mode="wrap"),
+    call("choose", J, [J, J * 2], mode="clip"),
+    call("tri", 3), call("tri", 3, 5, -1), call("tri", 4, 2, 1, dtype="int64"),
+    call("identity", 3), call("tril_indices", 4), call("tril_indices", 3, 1, 5),
+    call("triu_indices", 4, -1), call("tril_indices_from", M), call("triu_indices_from", M, 1),
+    call("diag_indices", 3, 3), call("diagflat", I[:1, :3], -1), call("vander", V[:4]),
+    call("vander", J, 3, increasing=True), call("vander", V[:3], 0),
+    call("geomspace", 1.0, 256.0, 9),
+    call("indices", (2, 3)), call("indices", (2, 3), sparse=True),
+    call("unravel_index", J, (3, 4)), call("ravel_multi_index", (J % 3, J % 4), (3, 4)),
+    call("ravel_multi_index", (J, J), (3, 4), mode="wrap"),
+    call("ravel_multi_index", (J, J), (3, 4), mode="clip"),
+    *(call(f, V) for f in ("deg2rad", "rad2deg", "sinc", "cbrt", "fix", "modf", "isposinf",
+                           "isneginf", "isreal", "absolute", "arctan", "arcsinh", "around")),
+    call("isreal", Z), call("iscomplex", Z), call("cbrt", [0.0, -0.0, np.inf, -np.inf, np.nan, 27]),
+    call("modf", [np.inf, -np.inf, np.nan, -0.0]), call("heaviside", N, 0.5),
+    call("divmod", V, W), call("divmod", I, 3), call("float_power", V * V, W), call("power", W, V),
+    call("logaddexp2", V, V[::-1]), call("ldexp", V, J[0]), call("ldexp", V[:7], J - 4),
+    call("ldexp", np.ones(2), [-1070, 1023]), call("gcd", I, I[::-1]), call("lcm", I, I[::-1]),
+    call("gcd", -12, [18, 7]), call("gcd", [2**62, 3 * 5**20], [2**40, 5**15]),
+    call("bitwise_count", I), call("bitwise_count", [-1, -8, 2**40]), call("arctan2", V, W),
     call("lexsort", (I[0], I[1] // 4)), call("lexsort", (I, I // 4), axis=0),
 ]  # fmt: skip
 
@@ -111,7 +174,8 @@ def test_agrees_with_numpy(entry: Call) -> None:
     name, args, options = entry
     with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
         expected = getattr(np, name)(*args, **options)
-    single = any(np.asarray(a).dtype.kind in "iu" for a in args[:1])  # integers become float32
+    first = args[0] if not isinstance(args[0], list) else 0
+    single = np.asarray(first).dtype.kind in "iu"  # integers become float32
     agree(getattr(lm, name)(*args, **options), expected, 1e-5 if single else 1e-10)
 
 
@@ -177,6 +241,20 @@ DERIVATIVES: list[tuple[str, Callable[[Any, Any], Any]]] = [
     ("cov", lambda m, x: m.cov(x)),
     ("corrcoef", lambda m, x: m.corrcoef(x)),
     ("ptp", lambda m, x: m.ptp(x, axis=0)),
+    ("pad odd", lambda m, x: m.pad(x, 6, mode="reflect", reflect_type="odd")),
+    ("pad mean", lambda m, x: m.pad(x, 2, mode="mean")),
+    ("pad ramp", lambda m, x: m.pad(x, 2, mode="linear_ramp")),
+    ("interp ordinates", lambda m, x: m.interp(np.array([0.5, 2.2, 7.0]), np.arange(5.0), x[0])),
+    ("interp places", lambda m, x: m.interp(x, np.arange(-3.0, 4.0), np.arange(7.0) ** 2)),
+    ("convolve", lambda m, x: m.convolve(x[0], x[1], "same")),
+    ("trapezoid", lambda m, x: m.trapezoid(x, x * x)),
+    ("gradient", lambda m, x: m.gradient(x, axis=1)),
+    ("unwrap", lambda m, x: m.unwrap(x)),
+    ("rot90", lambda m, x: m.rot90(x) * np.arange(20.0).reshape(5, 4)),
+    ("insert", lambda m, x: m.insert(x, 1, x[0], axis=0)),
+    ("vander", lambda m, x: m.vander(x[0])),
+    ("sinc", lambda m, x: m.sinc(x)),
+    ("cbrt", lambda m, x: m.cbrt(x)),
 ]
 
 
@@ -205,6 +283,29 @@ def test_gradients(name: str, function: Callable[[Any, Any], Any]) -> None:
         (lambda: lm.unique(I, axis=0, size=3), OptionError),
         (lambda: lm.partition(V, 99), ShapeError),
         (lambda: lm.lexsort([]), ShapeError),
+        (lambda: lm.pad(V, -1), ShapeError),
+        (lambda: lm.pad(V, 1, mode="mirror"), OptionError),
+        (lambda: lm.pad(M, ((1, 2), (3, 4), (5, 6))), ShapeError),
+        (lambda: lm.pad(np.zeros(0), 1, mode="edge"), ShapeError),
+        (lambda: lm.pad(V, 1, mode="mean", stat_length=0), OptionError),
+        (lambda: lm.interp(1.0, [], []), ShapeError),
+        (lambda: lm.interp(1.0, [1.0, 2.0], [1.0]), ShapeError),
+        (lambda: lm.convolve([], [1.0]), ShapeError),
+        (lambda: lm.convolve([1.0], [1.0], "whole"), OptionError),
+        (lambda: lm.gradient([1.0]), ShapeError),
+        (lambda: lm.gradient(T, 1.0, 2.0), ShapeError),
+        (lambda: lm.rot90(M, axes=(1, 1)), ShapeError),
+        (lambda: lm.block([[1.0], 2.0]), ShapeError),
+        (lambda: lm.hsplit(M, 2), ShapeError),
+        (lambda: lm.delete(V, 99), ShapeError),
+        (lambda: lm.select([M > 0], []), OptionError),
+        (lambda: lm.choose([0], [[1]], mode="wrapp"), OptionError),
+        (lambda: lm.vander(M), ShapeError),
+        (lambda: lm.tril_indices_from(V), ShapeError),
+        (lambda: lm.gcd(1.5, 2), DTypeError),
+        (lambda: lm.ldexp(1.0, 0.5), DTypeError),
+        (lambda: lm.ravel_multi_index(([0],), (2, 3)), ShapeError),
+        (lambda: lm.piecewise([1.0], [[True]], []), OptionError),
     ],
 )
 def test_misuse(act: Callable[[], Any], kind: type[LamellaError]) -> None:
