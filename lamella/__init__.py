@@ -72,9 +72,7 @@ bool = bool_  # the standard's name; the builtin is not used in this module
 
 def __array_namespace_info__() -> Any:  # noqa: N807 - the standard's name
     """The inspection functions of the array-API standard."""
-    from lamella.tensor.namespace import array_namespace_info
-
-    return array_namespace_info()
+    return importlib.import_module("lamella.tensor.namespace").array_namespace_info()
 
 
 _FROM: Final = {
@@ -170,9 +168,9 @@ _FROM: Final = {
     "lamella.errors": "LamellaError",
     "lamella.io": "save load",
     "lamella.transforms": (
-        "ShapeDtypeStruct check cond custom_batch custom_jvp custom_vjp debug_print fori_loop grad "
-        "hessian io_callback jacfwd jacrev jit jvp map pure_callback scan switch value_and_grad "
-        "vjp vmap while_loop"
+        "ShapeDtypeStruct apply_along_axis apply_over_axes check cond custom_batch custom_jvp "
+        "custom_vjp debug_print fori_loop grad hessian io_callback jacfwd jacrev jit jvp map "
+        "pure_callback scan switch value_and_grad vectorize vjp vmap while_loop"
     ),
     "lamella.transforms.kernel": "custom_op kernel",
 }

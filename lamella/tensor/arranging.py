@@ -120,8 +120,9 @@ def block(tensors: Any) -> Tensor:
     """Nested lists of tensors joined: the innermost along the last axis, the next along the one
     before, and so on.
 
-    >>> block([[[[1]], [[2]]], [[[3]], [[4]]]]).tolist()
-    [[1, 2], [3, 4]]
+    >>> import lamella as lm
+    >>> block([[lm.ones((1, 2)), lm.zeros((1, 1))], [lm.zeros((1, 3))]]).tolist()
+    [[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
     """
 
     def joined(part: Any, level: int) -> Tensor:

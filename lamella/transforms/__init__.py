@@ -20,9 +20,11 @@ from lamella.transforms.derivatives import (
     vjp,
 )  # fmt: skip
 from lamella.transforms.jit import jit
+from lamella.transforms.mapping import apply_along_axis, apply_over_axes, vectorize
 
 __all__ = [
-    "ShapeDtypeStruct", "check", "cond", "custom_batch", "custom_jvp", "custom_vjp", "debug_print",
-    "fori_loop", "grad", "hessian", "io_callback", "jacfwd", "jacrev", "jit", "jvp", "map",
-    "pure_callback", "scan", "switch", "value_and_grad", "vjp", "vmap", "while_loop",
+    "ShapeDtypeStruct", "apply_along_axis", "apply_over_axes", "check", "cond", "custom_batch",
+    "custom_jvp", "custom_vjp", "debug_print", "fori_loop", "grad", "hessian", "io_callback",
+    "jacfwd", "jacrev", "jit", "jvp", "map", "pure_callback", "scan", "switch",
+    "value_and_grad", "vectorize", "vjp", "vmap", "while_loop",
 ]  # fmt: skip
