@@ -15,8 +15,9 @@ from lamella.tensor.comparison import where
 from lamella.tensor.complex import real
 from lamella.tensor.core import wrap
 from lamella.tensor.fft.transforms import fft, ifft, irfft, rfft
-from lamella.tensor.joining import concat, pad
+from lamella.tensor.joining import concat
 from lamella.tensor.operands import TensorLike, as_float, as_node
+from lamella.tensor.padding import pad
 
 if TYPE_CHECKING:
     from lamella.tensor.tensor import Tensor
