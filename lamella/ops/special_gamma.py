@@ -137,7 +137,7 @@ def _gamma(x: Term) -> Term:
     a = abs(x)
     value = _gamma_positive(a)
     sine = _sin_pi(a) * a  # gamma(-a) = -pi / (a sin(pi a) gamma(a))
-    sine = where(_odd(a + 0.5), -sine, sine)
+    sine = where(_odd(a.call("round")), -sine, sine)
     mirrored = -_PI / sine / value
     value = where(x < 0.0, mirrored, value)
     value = where((x < 0.0) & _whole(x), _NAN, value)
