@@ -44,9 +44,9 @@ def finite(name: str, a: Array, run: Callable[[Array], Sequence[Array]]) -> tupl
     Raises:
         LinAlgError: if the factorisation of a matrix does not exist.
     """
-    bad = ~np.isfinite(a).all((-2, -1))
-    if not bad.any():
+    if np.isfinite(a).all():
         return tuple(checked(name, run, a))
+    bad = ~np.isfinite(a).all((-2, -1))
     replaced = a.copy()
     replaced[bad] = np.eye(*a.shape[-2:], dtype=a.dtype)
     results = [np.array(result) for result in checked(name, run, replaced)]

@@ -9,6 +9,7 @@ zeros, and it is raised when the program has ended.
 from __future__ import annotations
 
 import ctypes
+import math
 import threading
 from collections.abc import Sequence
 from typing import Any, Final
@@ -123,10 +124,11 @@ def _fill(made: Sequence[npt.NDArray[Any]], found: Sequence[Any], name: str) -> 
 
 def _view(word: int, kind: Result, sizes: dict[str, int]) -> npt.NDArray[Any]:
     """The array at an address."""
-    shape = tuple(bind(size, sizes) for size in kind[0])
+    shape: tuple[int, ...] = kind[0]  # type: ignore[assignment]
+    if sizes:
+        shape = tuple([bind(size, sizes) for size in shape])
     dtype = kind[1].numpy
-    count = int(np.prod(shape, dtype=np.int64))
-    if not count:
+    nbytes = math.prod(shape) * dtype.itemsize
+    if not nbytes:
         return np.empty(shape, dtype)
-    memory = (ctypes.c_char * (count * dtype.itemsize)).from_address(word)
-    return np.frombuffer(memory, dtype, count).reshape(shape)
+    return np.ndarray(shape, dtype, (ctypes.c_char * nbytes).from_address(word))
