@@ -16,6 +16,7 @@ import pytest
 
 import lamella as lm
 from lamella import nn
+from tests.support.pytorch_page import section
 
 torch = pytest.importorskip("torch", reason="make parity installs PyTorch")
 
@@ -179,6 +180,21 @@ add("gaussian_nll_loss", draw(4, 5), draw(4, 5), 0.5)
 add("triplet_margin_loss", draw(4, 5), draw(4, 5), draw(4, 5), margin=2.0, p=1.5, swap=True,
     half=False)  # fmt: skip
 
+# -- convolutions ----------------------------------------------------------------------------------
+SIGNALS = {1: (2, 4, 9), 2: (2, 4, 7, 6), 3: (1, 4, 4, 5, 4)}
+for rank, shape in SIGNALS.items():
+    kernel = {1: (3,), 2: (3, 2), 3: (2, 2, 2)}[rank]
+    for options in (
+        {}, {"stride": 2, "padding": 1}, {"dilation": (2, 1, 1)[:rank], "groups": 2},
+        {"padding": "same"},
+    ):  # fmt: skip
+        groups = options.get("groups", 1)
+        add(f"conv{rank}d", draw(*shape), draw(6, 4 // groups, *kernel), draw(6), **options)
+    for options in ({}, {"stride": 2, "padding": 1, "output_padding": 1}, {"groups": 2}):
+        groups = options.get("groups", 1)
+        add(f"conv_transpose{rank}d", draw(*shape), draw(4, 6 // groups, *kernel), draw(6),
+            **options)  # fmt: skip
+
 # -- normalisation ---------------------------------------------------------------------------------
 add("layer_norm", draw(3, 4, 6), (4, 6), draw(4, 6), draw(4, 6))
 add("rms_norm", draw(3, 4, 6), (6,), draw(6))
@@ -299,6 +315,32 @@ add("scaled_dot_product_attention", draw(2, 4, 5, 6), draw(2, 4, 7, 6), draw(2, 
     draw(2, 1, 5, 7), half=False)  # fmt: skip
 add("scaled_dot_product_attention", draw(2, 4, 5, 6), draw(2, 2, 7, 6), draw(2, 2, 7, 6),
     enable_gqa=True)  # fmt: skip
+
+
+three, out = draw(24, 8), draw(8, 8)
+add("multi_head_attention_forward", draw(5, 2, 8), draw(6, 2, 8), draw(6, 2, 8), 8, 2, three,
+    draw(24), draw(1, 1, 8), draw(1, 1, 8), True, 0.0, out, draw(8), half=False)  # fmt: skip
+add("multi_head_attention_forward", draw(5, 2, 8), draw(6, 2, 4), draw(6, 2, 3), 8, 2, None,
+    draw(24), None, None, False, 0.0, out, draw(8), use_separate_proj_weight=True,
+    q_proj_weight=draw(8, 8), k_proj_weight=draw(8, 4), v_proj_weight=draw(8, 3),
+    average_attn_weights=False, half=False)  # fmt: skip
+add("multi_head_attention_forward", draw(5, 2, 8), draw(6, 2, 8), draw(6, 2, 8), 8, 2, three,
+    draw(24), None, None, True, 0.0, out, draw(8), static_k=draw(4, 3, 4), static_v=draw(4, 3, 4),
+    half=False)  # fmt: skip
+for name in ("relu_", "elu_", "celu_", "selu_", "hardtanh_", "leaky_relu_", "rrelu_"):
+    add(name, draw(3, 4), fixed=(0,))
+add("threshold_", draw(3, 4), 0.1, 3.0, fixed=(0,))
+add("native_channel_shuffle", draw(2, 6, 3, 2), 3, fixed=(0,))
+for name in ("dropout", "dropout1d", "dropout2d", "dropout3d"):
+    add(name, draw(2, 3, 4, 5)[(0,) * (name == "dropout1d")], training=False)
+add("dropout", draw(2, 3), p=1.0)
+add("alpha_dropout", draw(2, 3))
+add("feature_alpha_dropout", draw(2, 3, 4))
+
+
+def test_every_function_is_in_the_table() -> None:
+    covered = {case[0] for case in CASES.values()}
+    assert sorted(section("torch.nn.functional")[0] - covered - {"gumbel_softmax"}) == []
 
 
 # -- the test --------------------------------------------------------------------------------------

@@ -52,8 +52,7 @@ def _limit_norms(weight: Tensor, index: Tensor, max_norm: float, norm_type: floa
         rows = lm.take(weight.detach(), index.reshape(-1), axis=0)
         norms = vector_norm(rows, norm_type, -1, keepdim=True)
         scaled = lm.where(norms > max_norm, rows * (max_norm / (norms + 1e-7)), rows)
-        places = lm.broadcast_to(index.reshape((-1, 1)), rows.shape)
-        weight.copy_(lm.put_along_axis(weight.detach(), places, scaled, 0))
+        weight.copy_(weight.detach().at[index.reshape(-1)].set(scaled))
 
 
 def _rows(
@@ -80,8 +79,7 @@ def _rows(
 
 
 def _occurrences(index: Tensor, weight: Tensor) -> Tensor:
-    ones = lm.ones(index.size, dtype=weight.dtype)
-    return lm.scatter_add(lm.zeros(weight.shape[0], dtype=weight.dtype), 0, index.reshape(-1), ones)
+    return lm.zeros(weight.shape[0], dtype=weight.dtype).at[index.reshape(-1)].add(1)
 
 
 def embedding(
@@ -197,15 +195,11 @@ def _scattered(rows: Tensor, counted: Tensor, bag: Tensor, bags: int, mode: str)
     dtype, features = rows.dtype, rows.shape[1]
     inside = counted & (bag >= 0) & (bag < bags)
     bag = lm.where(inside, bag, bags)  # a last bag takes what does not count
-    number = lm.scatter_add(
-        lm.zeros(bags + 1, dtype=dtype), 0, bag, lm.ones(bag.shape[0], dtype=dtype)
-    )[:bags, None]
-    places = lm.broadcast_to(bag[:, None], rows.shape)
+    number = lm.zeros((bags + 1, 1), dtype=dtype).at[bag].add(1)[:bags]
     if mode == "max":
         lowest = lm.full((bags + 1, features), float("-inf"), dtype=dtype)
-        top = lm.put_along_axis(lowest, places, rows, 0, mode="max")[:bags]
-        return lm.where(number > 0, top, 0)
-    total = lm.scatter_add(lm.zeros((bags + 1, features), dtype=dtype), 0, places, rows)[:bags]
+        return lm.where(number > 0, lowest.at[bag].max(rows)[:bags], 0)
+    total = lm.zeros((bags + 1, features), dtype=dtype).at[bag].add(rows)[:bags]
     return total if mode == "sum" else total / lm.maximum(number, 1)
 
 
