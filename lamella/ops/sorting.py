@@ -1,8 +1,9 @@
 """Sorting along an axis: the stable ``argsort`` primitive; ``sort`` and ``topk`` compose it.
 
 nan sorts as the greatest: last ascending (as NumPy), first descending. Equal elements keep order.
-The kernel is a bottom-up merge sort of positions: log2(n) passes, each one serial loop with two
-cursors and no branches. The sorted axis must have a plain size when it is compiled.
+The kernel is a radix sort of positions; for short rows a bottom-up merge sort: log2(n) passes,
+each one serial loop with two cursors and no branches. The sorted axis must have a plain size when
+it is compiled.
 """
 from __future__ import annotations
 
@@ -33,10 +34,13 @@ from lamella.ir.loops import (
 from lamella.ir.node import Node, make
 from lamella.ops.base import Array, Element, Index, KernelWriter, Kind, Needs, Primitive, Sample
 from lamella.ops.families import accumulator, check_fits, normalize_axes, widen
+from lamella.ops.radix import RadixSort, ordered_bits
 from lamella.ops.sampling import special
 from lamella.ops.validate import require_ordered
 
 __all__ = ["ArgSort", "argsort", "sort", "topk"]
+
+LONG = 64  # elements of a row from which digits are counted and not runs merged
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +80,30 @@ class ArgSort(Primitive):
     def kernel(
         self, node: Node, args: Sequence[Element], at: Index, out: KernelWriter
     ) -> list[Stmt]:
-        """Copy the keys, then merge runs of 1, 2, 4 … between two arrays of positions."""
+        """Sort the positions of the row."""
         length = node.shape[self.axis]
         if isinstance(length, Dim):
             raise ShapeError(
                 f"[argsort] axis {self.axis} of size {length} is known only when the program runs; "
                 "leave that axis out of dynamic=..."
             )
+        if length >= LONG:
+            return RadixSort(
+                length,
+                lambda i: ordered_bits(widen(args[0](self._index(at, i))), self.descending),
+                lambda place, position: out.store(self._index(at, place), position),
+                out,
+            ).statements()
+        return self._merged(args[0], at, length, out)
+
+    def _merged(self, x: Element, at: Index, length: int, out: KernelWriter) -> list[Stmt]:
+        """Copy the keys, then merge runs of 1, 2, 4 … between two arrays of positions."""
         keys, here, there = (out.temporary(n) for n in ("keys", "order", "merged"))
-        dtype = accumulator(args[0].dtype)
+        dtype = accumulator(x.dtype)
         statements: list[Stmt] = [Alloc(keys, dtype, max(length, 1), "local")]
         statements += [Alloc(n, int64, max(length, 1), "local") for n in (here, there)]
         var = out.var("i", length)
-        key = widen(args[0](self._index(at, var)))
+        key = widen(x(self._index(at, var)))
         copy = (Store(keys, var, key), Store(here, var, var))
         statements.append(For(var, "serial", copy))
         merge = _Merge(keys, dtype, length, self.descending, out)
@@ -109,13 +124,18 @@ class ArgSort(Primitive):
     def samples(cls) -> Iterator[Sample]:
         """Ties, nans, sizes that are no power of 2, both orders."""
         for descending in (False, True):
-            for shape, axis in (((17,), 0), ((2, 3, 5), 1), ((4, 1), 1), ((0, 3), 0), ((0, 3), 1)):
+            shapes = ((17,), 0), ((2, 3, 5), 1), ((90, 2), 0), ((4, 1), 1), ((0, 3), 0), ((0, 3), 1)
+            for shape, axis in shapes:
                 yield Sample(
                     (shape,), lambda x, a=axis, d=descending: argsort(x, a, d), ALL,
                     differentiable=False,
                 )  # fmt: skip
             yield Sample(
                 ((12, 12),), lambda x, d=descending: argsort(x, 0, d), ALL, draw=special,
+                differentiable=False, note="special values",
+            )  # fmt: skip
+            yield Sample(
+                ((144, 1),), lambda x, d=descending: argsort(x, 0, d), ALL, draw=special,
                 differentiable=False, note="special values",
             )  # fmt: skip
 
