@@ -21,10 +21,6 @@ from lamella.ops.rounding import *
 from lamella.ops.exponential import *
 from lamella.ops.trigonometric import *
 from lamella.ops.power import *
-from lamella.ops.special_error import *
-from lamella.ops.special_gamma import *
-from lamella.ops.special_bessel import *
-from lamella.ops.special_other import *
 from lamella.ops.reduce import *
 from lamella.ops.position import *
 from lamella.ops.cumulative import *
@@ -50,6 +46,10 @@ if TYPE_CHECKING:
     from lamella.ops.solving import *
     from lamella.ops.factorization import *
     from lamella.ops.determinants import *
+    from lamella.ops.special_bessel import *
+    from lamella.ops.special_error import *
+    from lamella.ops.special_gamma import *
+    from lamella.ops.special_other import *
 
 _LATER: Final = {
     "callback": "",  # by its own name
@@ -58,6 +58,10 @@ _LATER: Final = {
     ),
     "factorization": "cholesky eig eigh qr svd",
     "determinants": "determinant log_determinant matrix_exp",
+    "special_bessel": "i0e i1e j0 j1 y0 y1",
+    "special_error": "erfcinv erfcx erfinv log_ndtr",
+    "special_gamma": "betaln gamma lgamma polygamma zeta",
+    "special_other": "exprel lambertw log_poisson spence",
 }  # fmt: skip
 _WHERE: Final = {name: module for module, names in _LATER.items() for name in names.split()}
 
