@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from lamella import tree
@@ -24,10 +24,11 @@ from lamella.runtime import profiling
 from lamella.runtime.buffer import Buffer
 from lamella.runtime.evaluate import compile_program, too_large
 from lamella.runtime.launch import pack_scalar
-from lamella.runtime.program import Frame
+from lamella.runtime.program import Frame, target
 from lamella.tensor.core import Leaf, TensorCore, describe, leaf_node, owners, wrap
 from lamella.transforms.called import Called, Graph
 from lamella.transforms.guards import Environment
+from lamella.transforms.prepared import Prepared
 from lamella.transforms.results import (
     Run,
     axis_names,
@@ -40,6 +41,9 @@ from lamella.transforms.results import (
     value_of_handle,
 )  # fmt: skip
 from lamella.transforms.tracing import Outside, Recording, leaf_grad, set_leaf_grad
+
+if TYPE_CHECKING:
+    from lamella.compiler.hoisting import Hoisted
 
 __all__ = ["Entry", "Lowered"]
 
@@ -166,7 +170,12 @@ class Entry:
         offered = {place: i for i, place in states if isinstance(place, int)}
         if self._graphs:
             offered = {}  # a history reads the old state
-        self._program = compile_program(roots, [*self._inputs, *constants], scalars, offered)
+        given = [*self._inputs, *constants]
+        hoisted = self._hoisted(roots, constants)
+        self._prepared = None if hoisted is None else Prepared(hoisted, given)
+        if hoisted is not None:
+            roots, given = hoisted.outputs, [*given, *hoisted.placeholders]
+        self._program = compile_program(roots, given, scalars, offered)
         blueprint = self._program.blueprint
         self._donated = {} if self._program.may_fail else blueprint.donated  # a fault loses nothing
         self._symbols = self._program.blueprint.symbols
@@ -179,8 +188,20 @@ class Entry:
         )  # fmt: skip
         self._frames: list[Frame] = []
         self._passed = [(w, slot) for slot, w in enumerate(self._where) if type(w) is int]
-        self._first_output = len(self._where) + len(constants)
+        self._first_output = len(given)
         self._nbytes = self._program.fixed.nbytes if self._program.fixed else ()
+
+    def _hoisted(
+        self, roots: Sequence[Node], constants: Sequence[Node]
+    ) -> Hoisted | None:
+        """What need not be computed on every call, where the call changes nothing."""
+        steady = {o.placeholder for o in self._steady} | {*constants}
+        changes = self._states or self._leaves or self._gradients or self._graphs
+        if not steady or changes or not config.optimize or config.backend != "llvm":
+            return None
+        from lamella.compiler.hoisting import hoist
+
+        return hoist(roots, steady, target().vector_bytes)
 
     def lowered(self) -> Lowered:
         """The program, to be looked at."""
@@ -252,6 +273,8 @@ class Entry:
         handles = self._handles(tensors)
         buffers = [value_of_handle(handle) for handle in handles]
         buffers += self._constants
+        if self._prepared is not None:
+            buffers += self._prepared.values(buffers, self._steadiness)
         at = program.fixed
         if at is None:
             at = program.bind(tuple([sizes[name] for name in self._symbols]))
@@ -285,7 +308,10 @@ class Entry:
         except MemoryError as error:
             raise too_large(self._roots, error) from None
         words = frame.words
-        if frame.owner is not self._steadiness:
+        prepared = self._prepared
+        if frame.owner is not self._steadiness or (
+            prepared is not None and not prepared.is_known(self._steadiness)
+        ):
             self._refresh(frame)
         for (_, slot), buffer in zip(self._passed, buffers, strict=True):
             words[slot] = buffer.ptr
@@ -301,17 +327,23 @@ class Entry:
         return leaves[0] if self._single else tree.unflatten(self._structure, leaves)
 
     def _refresh(self, frame: Frame) -> None:
-        """Write the addresses of what the function captured into a frame."""
-        for slot, where in enumerate(self._where):
-            if isinstance(where, TensorCore):
-                frame.words[slot] = value_of_handle(where).ptr
-        first = len(self._where)
-        for slot, buffer in enumerate(self._constants, first):
+        """Write the addresses of what the function captured, and what is kept of it, into a
+        frame.
+        """
+        captured = [value_of_handle(w) if isinstance(w, TensorCore) else None for w in self._where]
+        for slot, buffer in enumerate(captured):
+            if buffer is not None:
+                frame.words[slot] = buffer.ptr
+        kept = list(self._constants)
+        if self._prepared is not None:
+            kept += self._prepared.values([*captured, *kept], self._steadiness)
+        for slot, buffer in enumerate(kept, len(self._where)):
             frame.words[slot] = buffer.ptr
         for slot, word in enumerate(self._words, self._first_output + len(self._nbytes)):
             frame.words[slot] = word
         for o in self._steady:
             o.original = o.tensor.node
+        frame.kept = (*frame.kept[:2], *kept)
         frame.owner = self._steadiness
 
     def _finish(

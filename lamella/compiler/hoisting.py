@@ -1,0 +1,89 @@
+"""What a program would compute again and again from inputs that stay the same.
+
+Input: the outputs of a graph, and the inputs that do not change between calls, such as the
+parameters of a network in use. Output: the graph with placeholders in place of values that depend
+on those inputs alone, and the values: packed kernels, scales of normalisations. They are computed
+once and given to the program as inputs. A value is taken out where that saves work on every call
+and it is not much larger than what it is made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from lamella import ops
+from lamella.compiler.canonicalise import canonicalise, map_graph, with_inputs
+from lamella.compiler.layout import layouts
+from lamella.compiler.partition import is_external
+from lamella.ir.node import Node, topological
+
+__all__ = ["Hoisted", "hoist"]
+
+PURE = ("elementwise", "movement", "reduction", "contraction")
+GROWTH = 2  # times the size of its inputs that a value may have
+
+
+@dataclass(frozen=True, slots=True)
+class Hoisted:
+    """A graph in two: ``outputs`` read ``placeholders``, which stand for ``values``."""
+
+    outputs: list[Node]
+    values: list[Node]
+    placeholders: list[Node]
+
+
+def hoist(outputs: Sequence[Node], steady: Collection[Node], vector_bytes: int) -> Hoisted | None:
+    """The graph in two; None where nothing is worth it, or sizes are open."""
+    nodes = layouts(canonicalise(outputs), vector_bytes)
+    order = topological(nodes)
+    if not all(isinstance(size, int) for node in order for size in node.shape):
+        return None
+    made_of = _made_of(order, frozenset(steady))
+    chosen: dict[Node, Node] = {}
+    for node in order:
+        if node in made_of or is_external(node):
+            continue
+        for position, source in enumerate(node.inputs):
+            value = source if position in node.op.stored else _computed(source)
+            if _worth(value, made_of) and value not in chosen:
+                chosen[value] = ops.placeholder(value.shape, value.dtype)
+    if not chosen:
+        return None
+
+    def change(node: Node, inputs: tuple[Node, ...]) -> Node:
+        found = chosen.get(node)
+        if found is not None:
+            return found
+        return node if is_external(node) or not inputs else with_inputs(node, inputs)
+
+    return Hoisted(map_graph(nodes, change), list(chosen), list(chosen.values()))
+
+
+def _made_of(order: Sequence[Node], steady: Collection[Node]) -> dict[Node, frozenset[Node]]:
+    """The nodes that depend on steady inputs alone, each with those it depends on."""
+    found: dict[Node, frozenset[Node]] = {}
+    for node in order:
+        if node in steady:
+            found[node] = frozenset((node,))
+        elif node.op.kind in PURE and all(n in found or _constant(n) for n in node.inputs):
+            found[node] = frozenset().union(*(found.get(n, ()) for n in node.inputs))
+    return {node: sources for node, sources in found.items() if sources}
+
+
+def _constant(node: Node) -> bool:
+    return node.op.name in ("constant", "iota", "scalar")
+
+
+def _computed(node: Node) -> Node:
+    """What movement, which costs nothing, only moves."""
+    while node.op.kind == "movement" and len(node.inputs) == 1 and not is_external(node):
+        node = node.inputs[0]
+    return node
+
+
+def _worth(node: Node, made_of: dict[Node, frozenset[Node]]) -> bool:
+    if node not in made_of or is_external(node):
+        return False
+    most = GROWTH * sum(int(source.size) for source in made_of[node])
+    return 0 < int(node.size) <= most
