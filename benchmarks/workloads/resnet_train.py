@@ -24,8 +24,7 @@ def lamella() -> Task:
     from lamella import nn, optim
 
     model = vision.resnet18(nn)
-    state = {k: lm.asarray(v) for k, v in vision.weights(model).items()}
-    model.load_state_dict(state, strict=False)
+    model.load_state_dict(vision.weights(model), strict=False)
     optimizer = optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
     x, y = lm.asarray(vision.images(BATCH, SIZE)), lm.asarray(labels())
 

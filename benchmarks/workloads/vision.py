@@ -116,7 +116,7 @@ def lamella_inference(make: Make, batch: int) -> Task:
     from lamella import nn
 
     model = make(nn)
-    model.load_state_dict({k: lm.asarray(v) for k, v in weights(model).items()}, strict=False)
+    model.load_state_dict(weights(model), strict=False)
     model.eval()
     forward = lm.jit(lambda x: model(x))
     x = lm.asarray(images(batch))

@@ -7,14 +7,18 @@ same. Buffers that somebody else may write to are never relied on.
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from lamella.ir.node import Node, topological
 from lamella.runtime import buffer as memory
 from lamella.runtime.buffer import Buffer
 from lamella.runtime.evaluate import compile_program
 from lamella.runtime.launch import pack_scalar
+from lamella.runtime.memory import LargeClass
 
 if TYPE_CHECKING:
     from lamella.compiler.hoisting import Hoisted
@@ -66,10 +70,20 @@ class Prepared:
 
 
 def _is_private(buffer: Buffer) -> bool:
-    """Whether nobody outside can write to it: memory of our own, of which arrays made so far are
-    read-only.
+    """Whether nobody else writes to it: memory of our own, which is given out to be read only, or a
+    file's as it was mapped.
     """
-    return buffer.writable
+    owner = buffer.owner
+    if isinstance(owner, Buffer):
+        return _is_private(owner)
+    while True:
+        if isinstance(owner, np.ndarray) and not owner.flags.writeable:
+            owner = owner.base
+        elif isinstance(owner, memoryview) and owner.readonly:
+            owner = owner.obj
+        else:
+            break
+    return isinstance(owner, (list, LargeClass, bytes, mmap.mmap))
 
 
 def _there(buffer: Buffer | None) -> Buffer:

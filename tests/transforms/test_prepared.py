@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -84,6 +85,27 @@ def test_memory_of_others_is_read_every_time() -> None:
     first = forward(x).numpy()
     array *= 3
     np.testing.assert_allclose(forward(x).numpy(), 3 * first, rtol=1e-5, atol=1e-4)
+
+
+def test_a_mapped_file_is_relied_on(tmp_path: Path, runs: list[int]) -> None:
+    model, x = network(), image()
+    lm.save(model.state_dict(), tmp_path / "network.safetensors")
+    model.load_state_dict(lm.load(tmp_path / "network.safetensors"))
+    with lm.no_grad():
+        forward = lm.jit(lambda v: model(v))
+        found = [forward(x).numpy() for _ in range(3)]
+    np.testing.assert_array_equal(found[0], found[2])
+    assert len(runs) == 1
+
+
+def test_what_was_looked_at_is_still_relied_on(runs: list[int]) -> None:
+    model, x = network(), image()
+    seen = [parameter.numpy() for parameter in model.parameters()]
+    with lm.no_grad():
+        forward = lm.jit(lambda v: model(v))
+        forward(x), forward(x)
+    assert len(seen) == 6
+    assert len(runs) == 1
 
 
 def test_a_training_step_keeps_nothing(runs: list[int]) -> None:
