@@ -65,6 +65,7 @@ pi: Final = math.pi
 e: Final = math.e
 inf: Final = math.inf
 nan: Final = math.nan
+euler_gamma: Final = 0.5772156649015329
 newaxis: Final = None
 __array_api_version__: Final = "2024.12"
 bool = bool_  # the standard's name; the builtin is not used in this module
@@ -78,8 +79,9 @@ def __array_namespace_info__() -> Any:  # noqa: N807 - the standard's name
 _FROM: Final = {
     "lamella.tensor.tensor": "Tensor",
     "lamella.tensor.creation": (
-        "arange as_tensor asarray empty empty_like eye from_numpy full full_like linspace "
-        "logspace meshgrid ones ones_like tensor zeros zeros_like"
+        "arange array as_tensor asanyarray asarray ascontiguousarray empty empty_like eye "
+        "from_numpy full full_like linspace logspace meshgrid ones ones_like tensor zeros "
+        "zeros_like"
     ),
     "lamella.tensor.elementwise": (
         "abs add atan2 clamp clip copysign divide floor_divide fmod hypot lerp logaddexp maximum "
@@ -132,14 +134,15 @@ _FROM: Final = {
         "dstack extract hsplit insert piecewise resize rot90 select trim_zeros vsplit"
     ),
     "lamella.tensor.triangles": (
-        "diag_indices diagflat fromfunction geomspace identity indices ravel_multi_index tri "
-        "tril_indices tril_indices_from triu_indices triu_indices_from unravel_index vander"
+        "diag_indices diag_indices_from diagflat fromfunction geomspace identity indices ix_ "
+        "ravel_multi_index tri tril_indices tril_indices_from triu_indices triu_indices_from "
+        "unravel_index vander"
     ),
     "lamella.tensor.numeric": (
         "absolute arccos arccosh arcsin arcsinh arctan arctan2 arctanh around bitwise_count cbrt "
-        "conjugate deg2rad degrees divmod fix float_power gcd heaviside invert iscomplex isneginf "
-        "isposinf isreal lcm ldexp left_shift logaddexp2 mod modf power rad2deg radians "
-        "right_shift sinc true_divide"
+        "conjugate deg2rad degrees divmod fabs fix float_power fmax fmin frexp gcd heaviside "
+        "invert iscomplex isneginf isposinf isreal lcm ldexp left_shift logaddexp2 mod modf "
+        "polyval power rad2deg radians right_shift rint sinc spacing true_divide"
     ),
     "lamella.tensor.padding": "pad",
     "lamella.tensor.sequences": (
@@ -150,15 +153,15 @@ _FROM: Final = {
         "histogramdd ptp"
     ),
     "lamella.tensor.linalg": (
-        "cross dot einsum inner kron matmul norm outer tensordot trace vecdot"
+        "cross dot einsum inner kron matmul matvec norm outer tensordot trace vdot vecdot vecmat"
     ),
     "lamella.tensor.solving": "matrix_power",
     "lamella.tensor.gradient": (
         "enable_grad is_grad_enabled no_grad set_grad_enabled stop_gradient"
     ),
     "lamella.tensor.evaluation": (
-        "allclose array_equal can_cast devices eval is_tensor isdtype result_type "
-        "set_num_threads num_threads"
+        "allclose array_equal array_equiv can_cast devices eval is_tensor iscomplexobj isdtype "
+        "isrealobj ndim num_threads result_type set_num_threads shape size"
     ),
     "lamella.tensor.dlpack": "from_dlpack",
     "lamella.tensor.naming": "contract",
@@ -193,9 +196,10 @@ _MODULES: Final = {
 _WHERE: Final = {name: module for module, names in _FROM.items() for name in names.split()}
 
 __all__ = [
-    *_WHERE, *_MODULES, "bfloat16", "bool", "bool_", "complex64", "complex128", "e", "finfo",
-    "float16", "float32", "float64", "iinfo", "inf", "int8", "int16", "int32", "int64", "nan",
-    "newaxis", "pi", "promote_types", "uint8", "uint16", "uint32", "uint64",
+    *_WHERE, *_MODULES, "bfloat16", "bool", "bool_", "complex64", "complex128", "e",
+    "euler_gamma", "finfo", "float16", "float32", "float64", "iinfo", "inf", "int8", "int16",
+    "int32", "int64", "nan", "newaxis", "pi", "promote_types", "uint8", "uint16", "uint32",
+    "uint64",
 ]  # fmt: skip
 
 

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from lamella.tensor.tensor import Tensor
 
 __all__ = [
-    "arange", "asarray", "as_tensor", "empty", "empty_like", "eye", "from_numpy", "full",
-    "full_like", "linspace", "logspace", "meshgrid", "ones", "ones_like", "tensor", "zeros",
-    "zeros_like",
+    "arange", "array", "as_tensor", "asanyarray", "asarray", "ascontiguousarray", "empty",
+    "empty_like", "eye", "from_numpy", "full", "full_like", "linspace", "logspace", "meshgrid",
+    "ones", "ones_like", "tensor", "zeros", "zeros_like",
 ]  # fmt: skip
 
 Number = bool | int | float | complex
@@ -112,7 +112,8 @@ def asarray(
     return _finish(_from_data(data, wanted, copy=bool(copy)), False, device)
 
 
-as_tensor = asarray
+as_tensor = asanyarray = ascontiguousarray = asarray
+array = tensor
 
 
 def from_numpy(array: Any) -> Tensor:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lamella.dtypes import COMPLEX, FLOATS, INTEGERS, as_dtype, bool_, promote, promote_scalar
-from lamella.errors import OptionError, did_you_mean
+from lamella.errors import OptionError, ShapeError, did_you_mean
+from lamella.tensor.axes import axis_of
 from lamella.tensor.comparison import isclose
 from lamella.tensor.core import TensorCore
 from lamella.tensor.operands import TensorLike, as_node
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
     from lamella.dtypes import DType
 
 __all__ = [
-    "allclose", "array_equal", "can_cast", "devices", "eval", "is_tensor", "isdtype", "num_threads",
-    "result_type", "set_num_threads",
+    "allclose", "array_equal", "array_equiv", "can_cast", "devices", "eval", "is_tensor",
+    "iscomplexobj", "isdtype", "isrealobj", "ndim", "num_threads", "result_type",
+    "set_num_threads", "shape", "size",
 ]  # fmt: skip
 
 
@@ -74,6 +76,68 @@ def array_equal(x: TensorLike, y: TensorLike) -> bool:
 
     a, b = as_node(x), as_node(y)
     return a.shape == b.shape and bool(all_of(equal(x, y)))
+
+
+def array_equiv(x: TensorLike, y: TensorLike) -> bool:
+    """Whether one broadcasts to the other and all elements are equal; looks at the values.
+
+    >>> array_equiv([1, 1], 1), array_equiv([1, 2], 1)
+    (True, False)
+    """
+    from lamella.tensor.comparison import equal
+
+    try:
+        return bool(all_of(equal(x, y)))
+    except ShapeError:
+        return False
+
+
+def ndim(x: TensorLike) -> int:
+    """The number of axes.
+
+    >>> ndim([[1, 2]])
+    2
+    """
+    return as_node(x).ndim
+
+
+def shape(x: TensorLike) -> tuple[int, ...]:
+    """The sizes of the axes.
+
+    >>> shape([[1, 2]])
+    (1, 2)
+    """
+    return as_node(x).shape  # type: ignore[return-value]
+
+
+def size(x: TensorLike, axis: int | None = None) -> int:
+    """The number of elements, or the size of one axis.
+
+    >>> size([[1, 2]]), size([[1, 2]], 0)
+    (2, 1)
+    """
+    node = as_node(x)
+    if axis is None:
+        return node.size  # type: ignore[return-value]
+    return node.shape[axis_of("size", axis, node.shape)]  # type: ignore[return-value]
+
+
+def iscomplexobj(x: TensorLike) -> bool:
+    """Whether the element type is complex.
+
+    >>> iscomplexobj([1j])
+    True
+    """
+    return as_node(x).dtype.kind == "c"
+
+
+def isrealobj(x: TensorLike) -> bool:
+    """Whether the element type is not complex.
+
+    >>> isrealobj([1.0])
+    True
+    """
+    return not iscomplexobj(x)
 
 
 # -- types -----------------------------------------------------------------------------------------

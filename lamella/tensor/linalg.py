@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from lamella.tensor.tensor import Tensor
 
 __all__ = [
-    "cross", "diagonal", "dot", "einsum", "inner", "kron", "matmul", "matrix_transpose", "norm",
-    "outer", "tensordot", "trace", "vecdot",
+    "cross", "diagonal", "dot", "einsum", "inner", "kron", "matmul", "matrix_transpose", "matvec",
+    "norm", "outer", "tensordot", "trace", "vdot", "vecdot", "vecmat",
 ]  # fmt: skip
 
 
@@ -101,6 +101,38 @@ def vecdot(x: TensorLike, y: TensorLike, axis: int = -1) -> Tensor:
         )
     product = ops.multiply(ops.conj(a), b)
     return wrap(ops.reduce_sum(product, (axis_of("vecdot", axis, product.shape),)))
+
+
+def vdot(x: TensorLike, y: TensorLike) -> Tensor:
+    """The sum of ``conj(x) * y`` over all elements of both, flattened.
+
+    >>> vdot([1j, 2.0], [1j, 1.0]).item()
+    (3+0j)
+    """
+    a, b = _numbers("vdot", x, y)
+    return vecdot(wrap(ops.reshape(a, (a.size,))), wrap(ops.reshape(b, (b.size,))))
+
+
+def matvec(x: TensorLike, y: TensorLike) -> Tensor:
+    """Matrices with vectors: the last two axes of ``x`` with the last of ``y``, others broadcast.
+
+    >>> matvec([[1, 2], [3, 4]], [[1, 0], [0, 1]]).tolist()
+    [[1, 3], [2, 4]]
+    """
+    a, b = _numbers("matvec", x, y)
+    found = ops.matmul(a, ops.reshape(b, (*b.shape, 1)))
+    return wrap(ops.reshape(found, found.shape[:-1]))
+
+
+def vecmat(x: TensorLike, y: TensorLike) -> Tensor:
+    """Vectors (conjugated) with matrices: the last axis of ``x`` with the last two of ``y``.
+
+    >>> vecmat([1, 0], [[1, 2], [3, 4]]).tolist()
+    [1, 2]
+    """
+    a, b = _numbers("vecmat", x, y)
+    found = ops.matmul(ops.reshape(ops.conj(a), (*a.shape[:-1], 1, a.shape[-1])), b)
+    return wrap(ops.reshape(found, (*found.shape[:-2], found.shape[-1])))
 
 
 def outer(x: TensorLike, y: TensorLike) -> Tensor:

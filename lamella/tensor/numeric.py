@@ -7,18 +7,19 @@ Output: tensors of the common shape. Compositions, so derivatives follow.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from lamella import ops
-from lamella.dtypes import as_dtype, bool_, int64, uint8
-from lamella.errors import DTypeError
+from lamella.dtypes import as_dtype, bool_, float32, int32, int64, uint8
+from lamella.errors import DTypeError, ShapeError
 from lamella.ir.node import Node
 from lamella.tensor import comparison as _compare
 from lamella.tensor import complex as _complex
 from lamella.tensor import elementwise as _arith
 from lamella.tensor import transcendental as _real
 from lamella.tensor.core import wrap
-from lamella.tensor.elementwise import divide, floor_divide, remainder
+from lamella.tensor.elementwise import divide, floor_divide, nextafter, remainder
 from lamella.tensor.operands import TensorLike, as_float, as_node, cast, pair
 
 if TYPE_CHECKING:
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "absolute", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "around",
-    "bitwise_count", "cbrt", "conjugate", "deg2rad", "degrees", "divmod", "fix", "float_power",
-    "gcd", "heaviside", "invert", "iscomplex", "isneginf", "isposinf", "isreal", "lcm", "ldexp",
-    "left_shift", "logaddexp2", "mod", "modf", "power", "rad2deg", "radians", "right_shift", "sinc",
-    "true_divide",
+    "bitwise_count", "cbrt", "conjugate", "deg2rad", "degrees", "divmod", "fabs", "fix",
+    "float_power", "fmax", "fmin", "frexp", "gcd", "heaviside", "invert", "iscomplex", "isneginf",
+    "isposinf", "isreal", "lcm", "ldexp", "left_shift", "logaddexp2", "mod", "modf", "polyval",
+    "power", "rad2deg", "radians", "right_shift", "rint", "sinc", "spacing", "true_divide",
 ]  # fmt: skip
 
 
@@ -173,12 +174,88 @@ def ldexp(x: TensorLike, y: TensorLike) -> Tensor:
     return wrap(node)
 
 
+def fmax(x: TensorLike, y: TensorLike) -> Tensor:
+    """The larger of ``x`` and ``y``; a number wins over nan.
+
+    >>> fmax([1.0, math.nan], [2.0, 3.0]).tolist()
+    [2.0, 3.0]
+    """
+    return _but_nan(*pair("fmax", x, y), ops.maximum)
+
+
+def fmin(x: TensorLike, y: TensorLike) -> Tensor:
+    """The smaller of ``x`` and ``y``; a number wins over nan.
+
+    >>> fmin([1.0, math.nan], [2.0, 3.0]).tolist()
+    [1.0, 3.0]
+    """
+    return _but_nan(*pair("fmin", x, y), ops.minimum)
+
+
+def _but_nan(a: Node, b: Node, pick: Callable[[Node, Node], Node]) -> Tensor:
+    found = pick(a, b)
+    if a.dtype.kind != "f":
+        return wrap(found)
+    return wrap(ops.where(ops.isnan(a), b, ops.where(ops.isnan(b), a, found)))
+
+
+def spacing(x: TensorLike) -> Tensor:
+    """The distance to the next number away from 0, with the sign of ``x``.
+
+    >>> spacing(1.0).item()
+    1.1920928955078125e-07
+    """
+    node = as_float(as_node(x))
+    size = ops.abs(node)
+    gap = ops.subtract(as_node(nextafter(wrap(size), math.inf)), size)
+    return wrap(ops.copysign(ops.where(ops.isfinite(size), gap, _like(node, math.nan)), node))
+
+
+def frexp(x: TensorLike) -> tuple[Tensor, Tensor]:
+    """``(m, e)`` with ``x = m * 2**e`` and ``0.5 <= |m| < 1``; ``e`` is int32.
+
+    >>> [part.tolist() for part in frexp([8.0, -0.75])]
+    [[0.5, -0.75], [4, 0]]
+    """
+    node = as_float(as_node(x))
+    node = node if node.dtype.bits >= 32 else cast(node, float32)
+    whole, width, bias = (int32, 23, 126) if node.dtype is float32 else (int64, 52, 1022)
+    limit = _like(node, 2.0 ** (1 - bias))
+    small = ops.less(ops.abs(node), limit)  # subnormal: scaled up first
+    scaled = ops.where(small, ops.multiply(node, _like(node, 2.0**60)), node)
+    bits = ops.bitwise_right_shift(ops.bitcast(ops.abs(scaled), whole), ops.constant(width, whole))
+    power = ops.subtract(bits, ops.constant(bias, whole))
+    plain = ops.bitwise_and(ops.isfinite(node), ops.not_equal(node, _like(node, 0)))
+    power = ops.where(plain, power, ops.constant(0, whole))
+    mantissa = as_node(ldexp(wrap(scaled), wrap(ops.negative(power))))
+    shift = ops.where(small, ops.constant(60, whole), ops.constant(0, whole))
+    exponent = ops.where(plain, ops.subtract(power, shift), power)
+    return wrap(ops.where(plain, mantissa, node)), wrap(cast(exponent, int32))
+
+
+def polyval(p: TensorLike, x: TensorLike) -> Tensor:
+    """``p[0] x**(n-1) + … + p[n-1]`` by Horner's rule, highest power first.
+
+    >>> polyval([1.0, 0.0, 2.0], [1.0, 3.0]).tolist()
+    [3.0, 11.0]
+    """
+    coefficients, at = pair("polyval", p, x)
+    if coefficients.ndim != 1:
+        raise ShapeError(f"[polyval] coefficients of shape {coefficients.shape}; give a vector")
+    total = ops.full(0, at.shape, at.dtype)
+    for place in range(int(coefficients.shape[0])):
+        term = ops.reshape(ops.slice(coefficients, (place,), (1,)), ())
+        total = ops.add(ops.multiply(total, at), term)
+    return wrap(total)
+
+
 # -- NumPy's other names ---------------------------------------------------------------------------
 absolute, power, mod, true_divide = _arith.abs, _arith.pow, _arith.remainder, _arith.divide
 arccos, arcsin, arctan, arctan2 = _real.acos, _real.asin, _real.atan, _arith.atan2
 arccosh, arcsinh, arctanh = _real.acosh, _real.asinh, _real.atanh
 invert, left_shift = _compare.bitwise_invert, _compare.bitwise_left_shift
 right_shift, around, conjugate = _compare.bitwise_right_shift, _compare.round, _complex.conj
+fabs, rint = _arith.abs, _compare.round
 
 
 # -- tests -----------------------------------------------------------------------------------------

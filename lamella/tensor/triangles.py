@@ -18,14 +18,15 @@ from lamella.tensor.core import TensorCore, wrap
 from lamella.tensor.host import node_from_array
 from lamella.tensor.manipulation import diag
 from lamella.tensor.operands import TensorLike, as_node, cast, scalar_node
+from lamella.tensor.searching import flatnonzero
 
 if TYPE_CHECKING:
     from lamella.tensor.tensor import Tensor
 
 __all__ = [
-    "diag_indices", "diagflat", "fromfunction", "geomspace", "identity", "indices",
-    "ravel_multi_index", "tri", "tril_indices", "tril_indices_from", "triu_indices",
-    "triu_indices_from", "unravel_index", "vander",
+    "diag_indices", "diag_indices_from", "diagflat", "fromfunction", "geomspace", "identity",
+    "indices", "ix_", "ravel_multi_index", "tri", "tril_indices", "tril_indices_from",
+    "triu_indices", "triu_indices_from", "unravel_index", "vander",
 ]  # fmt: skip
 
 
@@ -110,6 +111,36 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Tensor, ...]:
     [[0, 1], [0, 1]]
     """
     return _positions([np.arange(n)] * ndim)
+
+
+def diag_indices_from(x: TensorLike) -> tuple[Tensor, ...]:
+    """:func:`diag_indices` of the size of a tensor whose axes are equally long.
+
+    >>> diag_indices_from([[1, 2], [3, 4]])[0].tolist()
+    [0, 1]
+    """
+    shape = as_node(x).shape
+    if len(shape) < 2 or len(set(shape)) != 1:
+        raise ShapeError(f"[diag_indices_from] shape {shape}; give equally long axes, at least two")
+    return diag_indices(int(shape[0]), len(shape))
+
+
+def ix_(*vectors: TensorLike) -> tuple[Tensor, ...]:
+    """Vectors of positions (or masks) each along an axis of its own: ``x[ix_(rows, columns)]``.
+
+    >>> [index.shape for index in ix_([0, 1], [2, 3, 4])]
+    [(2, 1), (1, 3)]
+    """
+    found = []
+    for axis, vector in enumerate(vectors):
+        node = as_node(vector)
+        if node.ndim != 1:
+            raise ShapeError(f"[ix_] shape {node.shape} is no vector; give one for each axis")
+        if node.dtype.kind == "b":
+            node = as_node(flatnonzero(wrap(node)))
+        shape = tuple(node.shape[0] if a == axis else 1 for a in range(len(vectors)))
+        found.append(wrap(ops.reshape(node, shape)))
+    return tuple(found)
 
 
 def diagflat(x: TensorLike, k: int = 0) -> Tensor:

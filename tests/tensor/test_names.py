@@ -17,7 +17,7 @@ FAMILIES = [
     name
     for name in lm._FROM
     if name.startswith("lamella.tensor.")
-    and not name.endswith(("tensor", "random", "linalg", "gradient", "solving"))
+    and not name.endswith(("tensor", "random", "linalg", "gradient", "naming", "solving"))
 ]
 
 

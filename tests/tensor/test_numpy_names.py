@@ -141,6 +141,15 @@ TABLE: list[Call] = [
     call("ldexp", np.ones(2), [-1070, 1023]), call("gcd", I, I[::-1]), call("lcm", I, I[::-1]),
     call("gcd", -12, [18, 7]), call("gcd", [2**62, 3 * 5**20], [2**40, 5**15]),
     call("bitwise_count", I), call("bitwise_count", [-1, -8, 2**40]), call("arctan2", V, W),
+    call("fmax", N, N[::-1]), call("fmin", N, N[::-1]), call("fmin", I, 3), call("spacing", V),
+    call("spacing", N), call("frexp", V * 1e3), call("polyval", V[:4], M),
+    call("frexp", np.array([0.0, -0.0, np.inf, np.nan, 1e-310, 5e-324, -8.0, 1.7e308])),
+    call("array_equiv", M, M[0]), call("array_equiv", [1, 1], [1]), call("ndim", T),
+    call("shape", T), call("size", T, 1), call("size", M), call("iscomplexobj", Z),
+    call("isrealobj", M), call("diag_indices_from", M[:, :4]), call("ix_", [0, 2], [1, 3]),
+    call("ix_", [True, False, True], [1]), call("vdot", Z, Z[::-1]), call("vdot", M, M),
+    call("matvec", T, V[:5]), call("matvec", T, T[:, 0]), call("vecmat", Z[:4], M * 1j),
+    call("vecmat", T[:, :, 0], T), call("fabs", V), call("rint", V * 3),
     call("lexsort", (I[0], I[1] // 4)), call("lexsort", (I, I // 4), axis=0),
 ]  # fmt: skip
 
