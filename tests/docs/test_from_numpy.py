@@ -1,4 +1,4 @@
-"""``docs/from-numpy.md`` tells the truth: it names all that NumPy has, and what it maps to exists."""
+"""``docs/from-numpy.md`` tells the truth: it names all that NumPy has; what it maps to exists."""
 
 from __future__ import annotations
 
