@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from lamella import ops
 from lamella.dtypes import DType
 from lamella.ir.node import Node
-from lamella.tensor.core import wrap
+from lamella.tensor.core import node_of, wrap
 from lamella.tensor.host import node_from_array
 from lamella.tensor.joining import concat
 from lamella.tensor.linalg import matmul
@@ -28,7 +29,7 @@ from lamella.tensor.linalg import matmul
 if TYPE_CHECKING:
     from lamella.tensor.tensor import Tensor
 
-__all__ = ["Pair", "divisor", "transform", "turns"]
+__all__ = ["Pair", "divisor", "kept", "transform", "turns"]
 
 Pair = tuple["Tensor", "Tensor | None"]
 
@@ -94,6 +95,11 @@ def _chirp(n: int, length: int, sign: int, dtype: DType) -> tuple[Node, Node, No
     return *_nodes(chirp, dtype), *_nodes(np.fft.fft(around) / length, dtype)
 
 
+def kept(x: Tensor) -> Tensor:
+    """``x`` in memory of its own."""
+    return wrap(ops.barrier(node_of(x)))
+
+
 def _times(a: Tensor, b: Tensor | None, c: Any, d: Any) -> tuple[Tensor, Tensor]:
     """``(a + ib) (c + id)``."""
     if b is None:
@@ -102,11 +108,13 @@ def _times(a: Tensor, b: Tensor | None, c: Any, d: Any) -> tuple[Tensor, Tensor]
 
 
 def _direct(re: Tensor, im: Tensor | None, n: int, sign: int) -> tuple[Tensor, Tensor]:
-    """One contraction along the last axis."""
+    """One contraction along the last axis, in memory of its own: what moves elements afterwards
+    then reads one tensor, and the sum is made where the contraction ends.
+    """
     c, s = (wrap(node) for node in _matrix(n, sign, re.dtype))
     if im is None:
-        return matmul(re, c), matmul(re, s)
-    return matmul(re, c) - matmul(im, s), matmul(re, s) + matmul(im, c)
+        return kept(matmul(re, c)), kept(matmul(re, s))
+    return kept(matmul(re, c) - matmul(im, s)), kept(matmul(re, s) + matmul(im, c))
 
 
 def _first(re: Tensor, im: Tensor | None, n: int, sign: int) -> tuple[Tensor, Tensor]:

@@ -21,7 +21,7 @@ from lamella.ir.node import Node
 from lamella.tensor.axes import axes_of, axis_of
 from lamella.tensor.complex import complex, conj
 from lamella.tensor.core import wrap
-from lamella.tensor.fft.plan import Pair, transform, turns
+from lamella.tensor.fft.plan import Pair, kept, transform, turns
 from lamella.tensor.host import node_from_array
 from lamella.tensor.joining import concat, stack
 from lamella.tensor.keywords import with_synonyms
@@ -95,16 +95,11 @@ def _parts(node: Node) -> tuple[Tensor, Tensor | None]:
     """Both parts, each in memory of its own: contractions read them many times."""
     if node.dtype.kind != "c":
         return wrap(node), None
-    return _kept(wrap(ops.real(node))), _kept(wrap(ops.imag(node)))
-
-
-def _kept(x: Tensor) -> Tensor:
-    """``x`` in memory of its own."""
-    return wrap(ops.barrier(as_node(x)))
+    return kept(wrap(ops.real(node))), kept(wrap(ops.imag(node)))
 
 
 def _whole(p: Tensor, q: Tensor) -> Tensor:
-    return complex(_kept(p), _kept(q))
+    return complex(kept(p), kept(q))
 
 
 def _scaled(pair: tuple[Tensor, Tensor], scale: float) -> tuple[Tensor, Tensor]:
@@ -189,8 +184,8 @@ def _real_last(x: Tensor, n: int) -> tuple[Tensor, Tensor]:
     if n % 2:
         p, q = transform(x, None, -1)
         return p[..., : n // 2 + 1], q[..., : n // 2 + 1]
-    parts = transform(_kept(x[..., 0::2]), _kept(x[..., 1::2]), -1)
-    p, q = (_kept(part) for part in parts)
+    parts = transform(kept(x[..., 0::2]), kept(x[..., 1::2]), -1)
+    p, q = (kept(part) for part in parts)
     p, q = (concat([part, part[..., :1]], axis=-1) for part in (p, q))  # Z[m] = Z[0]
     r, t = _mirrored(p), _mirrored(q)
     c, s = (wrap(node) for node in _half_turns(n, x.dtype))
@@ -220,7 +215,7 @@ def _real_inverse_last(p: Tensor, q: Tensor, n: int) -> Tensor:
     even, odd = (p + r, q - t), (p - r, q + t)
     a, b = odd[0] * c + odd[1] * s, odd[1] * c - odd[0] * s  # times exp(2πi k / n)
     re, im = (even[0] - b)[..., :half], (even[1] + a)[..., :half]
-    x, y = transform(_kept(re), _kept(im), 1)
+    x, y = transform(kept(re), kept(im), 1)
     return stack([x, y], axis=-1).reshape((*x.shape[:-1], n))
 
 
