@@ -155,7 +155,7 @@ class Assembler:
 
     # -- slots -------------------------------------------------------------------------------------
     def _assemble(self, drafts: Sequence[Draft], needed: set[Node]) -> Blueprint:
-        kernels = [kernel for made in drafts for kernel in made.kernels]
+        kernels = [made.kernel for made in drafts if made.kernel is not None]
         calls = [made.call for made in drafts if made.call is not None]
         inner = [control.symbols_of(call) for call in calls]
         names = sorted(self._symbols().union(*(kernel.sizes for kernel in kernels), *inner))
@@ -170,7 +170,6 @@ class Assembler:
         base += len(self.scalars)
         sizes = {f"size {name}": base + i for i, name in enumerate(names)}
         self._temporaries(result, needed, slot, base + len(names))
-        self._scratch(result, drafts, slot, base + len(names))
         whole = len(result.temporaries)
         writer = control.Writer(result, self.sources, self.kernel_of, sizes)
         begins = []
@@ -182,8 +181,8 @@ class Assembler:
                 continue
             if made.call is not None:
                 self._opaque_step(result, made.call, slot, list(sizes.values()))
-            for kernel in made.kernels:
-                self._step(result, made, kernel, slot | params | sizes)
+            elif made.kernel is not None:
+                self._step(result, made, made.kernel, slot | params | sizes)
             self._describe(result.steps[begins[-1] :], group)
         begins.append(len(result.steps))
         for i, t in enumerate(result.temporaries[:whole]):
@@ -224,15 +223,6 @@ class Assembler:
             for size in node.shape:
                 found |= symbols(size)
         return found
-
-    def _scratch(
-        self, result: Blueprint, drafts: Sequence[Draft], slot: dict[str, int], first: int
-    ) -> None:
-        """Slots for what only the kernels of one group share."""
-        for number, made in enumerate(drafts):
-            for name, nbytes in made.scratch.items():
-                slot[name] = first + len(result.temporaries)
-                result.temporaries.append(Temporary(nbytes, number, number))
 
     def _call_slots(self, node: Node, slot: Mapping[str, int]) -> tuple[list[int], list[int]]:
         """The slots of a call's inputs and of its results."""

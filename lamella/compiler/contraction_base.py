@@ -52,15 +52,6 @@ class ContractionKernel:
         self.lanes = max(1, vector_bytes // self.dtype.itemsize)
         self.work: Size = 1
         self.batch: Expr = constant(0)  # of the grid iteration
-        self.packed = f"{first.name}_right"  # the right factor, where a kernel before packs it
-        self.packed_size: Size = 0
-        self.packing_work = 1
-
-    def packing(self) -> For | None:
-        """The grid loop of a kernel that packs the right factor before, if the schedule wants
-        one.
-        """
-        return None
 
     # -- factors -----------------------------------------------------------------------------------
     def _element(self, value: Expr, *axes: tuple[tuple[Var, ...], Expr]) -> Expr:
@@ -84,11 +75,6 @@ class ContractionKernel:
         _, m, n, k = self.sizes
         rows, columns, steps = Var("left_x", m), Var("right_x", n), Var("left_y", k)
         return contiguous(self.left, (rows, steps)), contiguous(self.right, (columns, steps))
-
-    def right_batch(self) -> Size:
-        """The batches of the right factor that differ: one where no index of the batch is in it."""
-        used = any(e in self.tiles.batch for e in expressions([self.tiles.right]))
-        return self.sizes[0] if used else 1
 
     def soon(self, value: Expr) -> list[Prefetch]:
         """Hints for what a factor's element loads, where no other load says which."""

@@ -64,14 +64,9 @@ class Panel:
     def _each(self) -> int:
         return self.across * (self._stride if self.by_rows else self.depth)
 
-    @property
-    def size(self) -> int:
-        """Elements of all panels."""
-        return self.count * self._each
-
     def alloc(self) -> Alloc:
         """The scratch."""
-        return Alloc(self.name, self.dtype, self.size, "local")
+        return Alloc(self.name, self.dtype, self.count * self._each, "local")
 
     def _place(self, panel: Expr | Size, across: Expr, k: Expr) -> Expr:
         if self.by_rows:
@@ -92,13 +87,12 @@ class Panel:
 
     # -- filling -----------------------------------------------------------------------------------
     def fill(
-        self, panel: Expr | Size, valid: Extent, count: Extent, element: Element,
-        start: Expr | int = 0,
-    ) -> list[Stmt]:  # fmt: skip
-        """Statements that fill a panel, from step ``start`` on, with ``count`` steps of k at the
-        ``valid`` first positions across.
+        self, panel: Expr | Size, valid: Extent, count: Extent, element: Element
+    ) -> list[Stmt]:
+        """Statements that fill a panel with ``count`` steps of k at the ``valid`` first positions
+        across.
         """
-        copy = _Copy(self, panel, count, element, start)
+        copy = _Copy(self, panel, count, element)
         const, terms = parts(valid)
         if not terms and isinstance(const, int):
             body = copy.part(const, "")
@@ -111,17 +105,14 @@ class Panel:
 class _Copy:
     """The copies that fill one panel."""
 
-    def __init__(
-        self, to: Panel, panel: Expr | Size, count: Extent, element: Element, start: Expr | int
-    ) -> None:
+    def __init__(self, to: Panel, panel: Expr | Size, count: Extent, element: Element) -> None:
         self.to, self.panel, self.count, self.element = to, panel, count, element
-        self.start = start
 
     def _var(self, tag: str, extent: Extent) -> Var:
         return Var(f"{self.to.name}_{tag}", extent)
 
     def _store(self, across: Expr, k: Expr, value: Expr | None = None) -> Stmt:
-        place = self.to._place(self.panel, across, add(k, self.start))
+        place = self.to._place(self.panel, across, k)
         return Store(self.to.name, place, self.element(across, k) if value is None else value)
 
     def part(self, valid: Extent, tag: str) -> list[Stmt]:

@@ -16,7 +16,9 @@ from lamella.compiler.contraction_shapes import Shape, Thin, choose, thin
 from lamella.compiler.contraction_thin import DotKernel, StreamKernel
 from lamella.compiler.fusion import Group
 from lamella.compiler.tiles import TileKernel
-from lamella.ir.loops import Var
+from lamella.compiler.walk import expressions
+from lamella.ir.index import coefficient
+from lamella.ir.loops import Load, Var
 from lamella.ir.node import Node
 
 __all__ = ["forced", "writer"]
@@ -56,5 +58,17 @@ def _chosen(group: Group, needed: set[Node], vector_bytes: int) -> Shape | Thin:
     i, j = Var("left_x", m), Var("right_x", n)
     stores = facts.tail(facts.left(i, j), i, j)
     swapped = along(stores, i) and not along(stores, j)
-    batch, m, n, k = ContractionKernel(group, needed, vector_bytes, swapped).sizes
-    return choose(vector_bytes, facts.dtype, (batch, m, n, k), swapped)
+    facts = ContractionKernel(group, needed, vector_bytes, swapped)
+    (_, along_k), _ = facts.order()
+    return choose(vector_bytes, facts.dtype, facts.sizes, swapped, _is_plain(facts), along_k)
+
+
+def _is_plain(facts: ContractionKernel) -> bool:
+    """Whether the left factor is memory, contiguous along the rows or along k."""
+    i, k = Var("left_x", facts.sizes[1]), Var("left_y", facts.sizes[3])
+    value = facts.left(i, k)
+    if not isinstance(value, Load) or value.mask is not None:
+        return False
+    reads = any(isinstance(e, Load) for e in expressions([value.index]))
+    steps = coefficient(value.index, i), coefficient(value.index, k)
+    return 1 in steps and all(isinstance(step, int) for step in steps) and not reads

@@ -28,8 +28,8 @@ class Shape:
     row_panels: int
     column_panels: int
     depth: int
-    shared: bool = False  # whether the right factor is packed as a whole before the grid starts
     swapped: bool = False  # whether rows are the result's columns
+    in_place: bool = False  # whether the left factor is read where it lies: at least ``rows`` rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +47,12 @@ class Thin:
 
 ROWS = {64: 12, 32: 6}  # of the register tile, by bytes of a vector; two vectors wide
 DEPTH = 1024  # steps of k summed in one go
-LEFT = 200 << 10  # bytes of the packed left block, which stays in a second-level cache
-MUCH = 5 << 20  # bytes of a right factor that comes from far away: fewer and larger left blocks
-MOST = 640 << 10  # bytes of such a block
-WIDE = 1024  # columns of a block
-TASKS = 24  # blocks that keep every worker busy to the end
-BLOCK = 1 << 19  # multiply-adds of a block that are worth packing its rows
-SHARED = 1 << 26  # bytes of a right factor that may be packed as a whole
+SHALLOW = 512  # where rows are packed too, or a line of memory has rows of one step of k
+RIGHT = 512 << 10  # bytes of a block's packed columns, which stay in a second-level cache
+TALL, SHORT = 1024, 512  # rows of a block; fewer where its sums wait in scratch for the next of k
+TASKS = 16  # blocks that keep every worker busy to the end
+BLOCK = 1 << 19  # multiply-adds of a block that are worth packing its columns
+ROWS_PACKED = 64  # rows of a block, at least, for which columns are packed
 
 RUN = 4  # vectors of columns that a stream takes in one go
 ROWS_STREAM, ROWS_DOT = 16, 8  # at most, of a thin schedule
@@ -85,33 +84,46 @@ def thin(
 
 
 def choose(
-    vector_bytes: int, dtype: DType, sizes: tuple[Size, ...], swapped: bool = False
-) -> Shape:
-    """The tiled schedule for a machine's vectors and a problem's size (batch, rows, columns, k)."""
+    vector_bytes: int, dtype: DType, sizes: tuple[Size, ...], swapped: bool = False,
+    in_place: bool = False, along_k: bool = True,
+) -> Shape:  # fmt: skip
+    """The tiled schedule for a machine's vectors and a problem's size (batch, rows, columns, k);
+    ``in_place``: the left factor could be read where it lies, ``along_k`` if that is in rows that
+    are contiguous in k.
+    """
     batch, m, n, k = sizes
     lanes = max(1, vector_bytes // dtype.itemsize)
     rows, columns = ROWS.get(vector_bytes, 4), 2 * lanes
     if isinstance(n, int) and n <= lanes:
         rows, columns = 2 * rows, lanes
-    rows = _even(m, rows, 1)
-    depth = _even(k, DEPTH, UNROLL)
+    rows = _rows(m, rows, in_place)
+    in_place = in_place and isinstance(m, int) and m >= rows
+    depth = _even(k, DEPTH if in_place and along_k else SHALLOW, UNROLL)
     all_rows, all_columns = _panels(m, rows), _panels(n, columns)
-    far = isinstance(n, int) and isinstance(k, int) and n * k * dtype.itemsize > MUCH
-    left = MOST if far else LEFT
-    row_panels = _even(all_rows, max(1, left // (rows * depth * dtype.itemsize)), 1)
-    shared = _is_shared(all_rows, row_panels, n, k, dtype)
-    if not shared:
-        row_panels = _even(all_rows, 2 * row_panels, 1)
-    column_panels = _even(all_columns, max(1, WIDE // columns), 1)
-    shape = Shape(rows, columns, row_panels, column_panels, depth, shared, swapped)
+    tall = TALL if isinstance(k, int) and k <= depth else SHORT
+    row_panels = _even(all_rows, max(1, tall // rows), 1)
+    column_panels = max(1, RIGHT // (columns * depth * dtype.itemsize))
+    column_panels = _even(all_columns, column_panels, 1)
+    shape = Shape(rows, columns, row_panels, column_panels, depth, swapped, in_place)
     return _busy(shape, all_rows, all_columns, k, batch)
 
 
-def _is_shared(all_rows: Size, row_panels: int, n: Size, k: Size, dtype: DType) -> bool:
-    """Whether several blocks of rows would each pack the right factor."""
-    if not isinstance(n, int) or not isinstance(k, int) or n * k * dtype.itemsize > SHARED:
-        return False
-    return not isinstance(all_rows, int) or all_rows > row_panels
+def _rows(m: Size, most: int, in_place: bool) -> int:
+    """Rows of the register tile: few are lost at the edge, and each loads less the more there are;
+    without an edge the left factor may need no packing.
+    """
+    if not isinstance(m, int):
+        return most
+    if m <= most:
+        return max(1, m)
+
+    def cost(rows: int) -> float:
+        padded = -(-m // rows) * rows
+        loads = 1 + 0.12 * (most - rows) / most
+        return padded * loads * (0.96 if in_place and padded == m else 1)
+
+    least = min(most, max(5, 2 * most // 3))  # ten sums at least, or each waits for the last
+    return min(range(most, least - 1, -1), key=cost)
 
 
 def _busy(shape: Shape, all_rows: Size, all_columns: Size, k: Size, batch: Size) -> Shape:
@@ -124,14 +136,12 @@ def _busy(shape: Shape, all_rows: Size, all_columns: Size, k: Size, batch: Size)
     while outer * -(-all_rows // rows) * -(-all_columns // columns) < TASKS:
         if each * rows * columns < 2 * BLOCK:
             break
-        if columns > 8 or (columns > 1 and rows == 1):
+        if columns > 4 or (columns > 1 and shape.in_place):
             columns = -(-columns // 2)
-        elif shape.shared and rows > 2:
+        elif rows * shape.rows > ROWS_PACKED:
             rows = -(-rows // 2)
-        elif columns > 4:
+        elif columns > 1:
             columns = -(-columns // 2)
-        elif rows > 1:
-            rows = -(-rows // 2)
         else:
             break
     rows, columns = _even(all_rows, rows, 1), _even(all_columns, columns, 1)

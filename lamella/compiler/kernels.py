@@ -8,7 +8,7 @@ what its arguments are in the program.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from lamella.compiler.across import TransposeKernel, across
 from lamella.compiler.blocks import frame, lane_cost, load_indices
@@ -45,21 +45,13 @@ __all__ = ["Draft", "draft"]
 @dataclass(slots=True)
 class Draft:
     """A kernel, the program's names of its buffers in order, and the members that need a buffer
-    only for it. ``before`` are kernels that run first and fill ``scratch``: buffers by name that
-    nothing else sees, in bytes.
+    only for it.
     """
 
     kernel: Kernel | None  # None for a call without one
     temporaries: set[Node]
     sites: list[str | None]  # of the operations that may report a fault
     call: Node | None = None  # the call without a kernel
-    before: list[Kernel] = field(default_factory=list)
-    scratch: dict[str, Size] = field(default_factory=dict)
-
-    @property
-    def kernels(self) -> list[Kernel]:
-        """All kernels, in order."""
-        return self.before if self.kernel is None else [*self.before, self.kernel]
 
 
 class Writer:
@@ -160,7 +152,9 @@ def draft(group: Group, program: Program, needed: set[Node], vector_bytes: int) 
             return Draft(None, temporaries, [], first.node)
         body, work = _own_kernel(first, program, vector_bytes)
     elif group.kind == "tiles":
-        return _tiles(group, program, needed, vector_bytes)
+        direct = convolution_writer(group, program, needed, vector_bytes)
+        tiles = direct or writer(group, needed, vector_bytes)
+        body, work = tiles.grid(), tiles.work
     elif group.kind == "across" and (axes := across(group.members[0])) is not None:
         blocks = TransposeKernel(group.members[0], axes, vector_bytes)
         body, work = blocks.grid(), blocks.work
@@ -170,25 +164,6 @@ def draft(group: Group, program: Program, needed: set[Node], vector_bytes: int) 
         temporaries = rows.temporaries
     kernel = _signed(body, _dtypes(group, program), work)
     return Draft(kernel, temporaries, _sites(group) if kernel.faults else [])
-
-
-def _tiles(group: Group, program: Program, needed: set[Node], vector_bytes: int) -> Draft:
-    """A contraction's kernel, behind the one that packs its right factor if it wants that."""
-    direct = convolution_writer(group, program, needed, vector_bytes)
-    if direct is not None:
-        body = direct.grid()
-        return Draft(_signed(body, _dtypes(group, program), direct.work), set(), [])
-    tiles = writer(group, needed, vector_bytes)
-    dtypes = _dtypes(group, program) | {tiles.packed: tiles.dtype}
-    body = tiles.grid()
-    made = Draft(_signed(body, dtypes, tiles.work), set(), [])
-    packing = tiles.packing()
-    if packing is not None:
-        made.before.append(_signed(packing, dtypes, tiles.packing_work))
-        made.scratch[tiles.packed] = tiles.packed_size * tiles.dtype.itemsize
-    if any(kernel.faults for kernel in made.kernels):
-        made.sites = _sites(group)
-    return made
 
 
 def _dtypes(group: Group, program: Program) -> dict[str, DType]:

@@ -1,11 +1,10 @@
 """The tiled schedule of contractions: packed panels, a register tile, and the elementwise tail on
 each finished tile.
 
-Input: a group of kind "tiles". Output: its kernel's grid loop, and that of the kernel that packs
-its right factor before, where several blocks of rows need it. A grid iteration makes one block of
-the result. For each block of k it packs the left factor's panels (whatever expression it is:
-transposed, cast, gathered from an image) into local scratch; then, panel by panel of columns, it
-packs the right factor's, unless that is done, and multiplies it with every panel of rows in the
+Input: a group of kind "tiles". Output: its kernel's grid loop. A grid iteration makes one block of
+the result. For each block of k it packs the right factor's panels (whatever expression it is:
+transposed, cast, gathered from an image) into local scratch, which stays in the second-level cache;
+then every panel of rows of the left factor, packed or read where it lies, meets them all in the
 register tile. What a tile has from earlier blocks of k is added in scratch; behind the last block
 the tail is computed from it and stored. The order of every sum depends on sizes alone.
 """
@@ -14,29 +13,17 @@ from __future__ import annotations
 
 from lamella.compiler.contraction_base import ContractionKernel, along, plain
 from lamella.compiler.contraction_panels import Panel
-from lamella.compiler.contraction_register import UNROLL, RegisterTile
+from lamella.compiler.contraction_register import RegisterTile
 from lamella.compiler.contraction_shapes import Shape
 from lamella.compiler.fusion import Group
 from lamella.compiler.walk import operations
-from lamella.ir.dim import Size, ceildiv, product
-from lamella.ir.index import (
-    TRUE,
-    add,
-    both,
-    constant,
-    floordiv,
-    lt,
-    minimum,
-    mul,
-    split_linear,
-)  # fmt: skip
+from lamella.ir.dim import Size, product
+from lamella.ir.index import TRUE, add, both, constant, lt, minimum, mul, split_linear
 from lamella.ir.loops import Alloc, Apply, Expr, For, If, Load, Stmt, Store, Var
 from lamella.ir.node import Node
 
 __all__ = ["TileKernel"]
 
-PACK_STEPS = 128  # steps of k that a grid iteration packs; a multiple of ``UNROLL``
-PACK_PANELS = 2  # panels that a grid iteration packs
 AHEAD = 16  # steps of k for which the right panel is asked for before
 SHORT = 96  # operations of a tail that may be written out for every row of the register tile
 
@@ -46,10 +33,17 @@ class TileKernel(ContractionKernel):
 
     def __init__(self, group: Group, needed: set[Node], vector_bytes: int, shape: Shape) -> None:
         super().__init__(group, needed, vector_bytes, shape.swapped)
-        self.shape = shape
-        self.packing_work = 2 * PACK_STEPS * PACK_PANELS * shape.columns
-        self.acc = RegisterTile(shape.rows, shape.columns, self.dtype)
-        self._allocs: list[Stmt] = []
+        s = self.shape = shape
+        self.acc = RegisterTile(s.rows, s.columns, self.dtype)
+        (along_rows, along_k), _ = self.order()
+        by_rows = along_k and not along_rows
+        self.left_panel = Panel("left", self.dtype, s.rows, s.depth, 1, by_rows, self.lanes)
+        self.right_panels = Panel(
+            "right", self.dtype, s.columns, s.depth, s.column_panels, False, self.lanes
+        )
+        self._allocs: list[Stmt] = [self.right_panels.alloc()]
+        if not s.in_place:
+            self._allocs.append(self.left_panel.alloc())
 
     # -- the grid ----------------------------------------------------------------------------------
     def grid(self) -> For:
@@ -77,87 +71,59 @@ class TileKernel(ContractionKernel):
         """One block of k."""
         s = self.shape
         _, m, n, _ = self.sizes
-        left, right = self._left_panels(), self._right_panels()
-        self._allocs = [left.alloc()] if s.shared else [left.alloc(), right.alloc()]
         pj = self.panels("mj", s.column_panels, n, self.column0, s.columns)
         pi = self.panels("mi", s.row_panels, m, self.row0, s.rows)
-        qi = Var("qi", pi.extent)
-        row0, column0 = add(self.row0, mul(qi, s.rows)), add(self.column0, mul(pj, s.columns))
-        pack = left.fill(
-            qi, self.valid(s.rows, m, row0), self.count,
+        qj = Var("qj", pj.extent)
+        column0 = add(self.column0, mul(qj, s.columns))
+        pack = self.right_panels.fill(
+            qj, self.valid(s.columns, n, column0), self.count,
+            lambda j, k: self.right(add(column0, j), add(self.k0, k)),
+        )  # fmt: skip
+        tiles = For(pj, "serial", tuple(self._tile(pi, pj, kb)))
+        rows = For(pi, "serial", (*self._pack_left(pi), tiles))
+        return [For(qj, "serial", tuple(pack)), rows]
+
+    def _pack_left(self, pi: Var) -> list[Stmt]:
+        """A panel of rows into scratch, unless it is read in place."""
+        if self.shape.in_place:
+            return []
+        row0 = self._row0(pi)
+        return self.left_panel.fill(
+            0, self.valid(self.shape.rows, self.sizes[1], row0), self.count,
             lambda i, k: self.left(add(row0, i), add(self.k0, k)),
         )  # fmt: skip
-        inner: list[Stmt] = []
-        if not s.shared:
-            inner += right.fill(
-                0, self.valid(s.columns, n, column0), self.count,
-                lambda j, k: self.right(add(column0, j), add(self.k0, k)),
-            )  # fmt: skip
-        which, start = (self._shared_panel(pj), self.k0) if s.shared else (0, constant(0))
+
+    def _row0(self, pi: Var) -> Expr:
+        """The first row of a panel; read in place, the last one begins early enough to be full."""
+        row0, m = add(self.row0, mul(pi, self.shape.rows)), self.sizes[1]
+        if not self.shape.in_place or m % self.shape.rows == 0:
+            return row0
+        return minimum(row0, m - self.shape.rows)
+
+    def _tile(self, pi: Var, pj: Var, kb: Var | None) -> list[Stmt]:
+        """One register tile."""
+        s, right, row0 = self.shape, self.right_panels, self._row0(pi)
+
+        def load_left(i: Expr, k: Expr) -> Expr:
+            if s.in_place:
+                return self.left(add(row0, i), add(self.k0, k))
+            return self.left_panel.load(0, i, k)
+
         multiply = self.acc.multiply(
             self.count,
-            lambda i, k: left.load(pi, i, k),
-            lambda k, j: right.load(which, j, add(start, k)),
-            whole=True,
-            soon=lambda k: right.soon(which, add(start, k, AHEAD)),
+            load_left,
+            lambda k, j: right.load(pj, j, k),
+            whole=not s.in_place,
+            soon=lambda k: right.soon(pj, add(k, AHEAD)),
         )
-        tile = (*self.acc.clear(), *multiply, *self._finish(pi, pj, kb))
-        inner.append(For(pi, "serial", tile))
-        return [For(qi, "serial", tuple(pack)), For(pj, "serial", tuple(inner))]
-
-    # -- panels ------------------------------------------------------------------------------------
-    def _left_panels(self) -> Panel:
-        s = self.shape
-        (along_rows, along_k), _ = self.order()
-        by_rows = along_k and not along_rows
-        return Panel("left", self.dtype, s.rows, s.depth, s.row_panels, by_rows, self.lanes)
-
-    def _right_panels(self) -> Panel:
-        """The right factor's panel in scratch, or all of them, one batch behind the other."""
-        s = self.shape
-        if not s.shared:
-            return Panel("right", self.dtype, s.columns, s.depth, 1, False, self.lanes)
-        _, _, n, k = self.sizes
-        if not isinstance(n, int) or not isinstance(k, int):
-            raise TypeError("a factor of unknown size is not packed as a whole")
-        depth, count = -(-k // UNROLL) * UNROLL, -(-n // s.columns)
-        return Panel(self.packed, self.dtype, s.columns, depth, count, False, self.lanes)
-
-    def _shared_panel(self, pj: Var) -> Expr:
-        """The panel of the packed factor that column panel ``pj`` of this block is."""
-        first = floordiv(self.column0, self.shape.columns)
-        batch = self.batch if self.right_batch() != 1 else constant(0)
-        return add(mul(batch, self._right_panels().count), first, pj)
-
-    def packing(self) -> For | None:
-        """The grid loop of the kernel that packs the right factor, if the schedule wants one."""
-        if not self.shape.shared:
-            return None
-        columns, panels = self.shape.columns, self._right_panels()
-        _, _, n, k = self.sizes
-        self.packed_size = self.right_batch() * panels.size
-        steps = max(1, ceildiv(k, PACK_STEPS))
-        blocks = (self.right_batch(), ceildiv(panels.count, PACK_PANELS), steps)
-        grid = Var("g", product(blocks))
-        at_batch, at_n, at_k = split_linear(grid, blocks)
-        first, k0 = mul(at_n, PACK_PANELS), mul(at_k, PACK_STEPS)
-        panel = self.panels("mp", PACK_PANELS, n, mul(first, columns), columns)
-        column0 = mul(add(first, panel), columns)
-        fill = panels.fill(
-            add(mul(at_batch, panels.count), first, panel),
-            self.valid(columns, n, column0),
-            plain(minimum(PACK_STEPS, add(k, mul(k0, -1)))),
-            lambda j, step: self.right(add(column0, j), add(k0, step), at_batch),
-            k0,
-        )
-        return For(grid, "grid", (For(panel, "serial", tuple(fill)),))
+        return [*self.acc.clear(), *multiply, *self._finish(pi, pj, kb)]
 
     # -- the end of a tile -------------------------------------------------------------------------
     def _finish(self, pi: Var, pj: Var, kb: Var | None) -> list[Stmt]:
         """Add what earlier blocks of k made, and behind the last block compute the tail."""
         s = self.shape
-        row0, column0 = add(self.row0, mul(pi, s.rows)), add(self.column0, mul(pj, s.columns))
-        rows = self.valid(s.rows, self.sizes[1], row0)
+        row0, column0 = self._row0(pi), add(self.column0, mul(pj, s.columns))
+        rows = s.rows if s.in_place else self.valid(s.rows, self.sizes[1], row0)
         columns = self.valid(s.columns, self.sizes[2], column0)
         direct = self._direct(row0, column0) if kb is None else None
         whole = both(lt(s.rows - 1, rows), lt(s.columns - 1, columns))

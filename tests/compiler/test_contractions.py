@@ -4,6 +4,8 @@ of its sums, on the vectors of several targets.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -30,7 +32,7 @@ SHAPES = st.builds(
     Shape,
     rows=st.integers(1, 13), columns=st.sampled_from([4, 8, 16, 20, 32]),
     row_panels=st.integers(1, 3), column_panels=st.integers(1, 3),
-    depth=st.sampled_from([4, 8, 20, 64]), shared=st.booleans(), swapped=st.booleans(),
+    depth=st.sampled_from([4, 8, 20, 64]), swapped=st.booleans(),
 )  # fmt: skip
 THIN = st.builds(
     Thin,
@@ -108,6 +110,9 @@ ORDERS = st.sampled_from(["nn", "nt", "tn", "tt"])
 def test_tiles(
     m: int, n: int, k: int, order: str, shape: Shape, out: str, data: st.DataObject
 ) -> None:
+    rows = n if shape.swapped else m
+    if rows >= shape.rows and data.draw(st.booleans()):
+        shape = replace(shape, in_place=True)
     name = data.draw(st.sampled_from(["host", "host", "avx2", "x86-64-v2"]))
     dtype = data.draw(st.sampled_from([float32, float32, float64, float16, bfloat16, int8]))
     with forced(shape):
@@ -132,7 +137,7 @@ def test_thin(
 @pytest.mark.parametrize(
     "schedule",
     [
-        Shape(3, 8, 2, 1, 8), Shape(3, 8, 2, 2, 8, shared=True),
+        Shape(3, 8, 2, 1, 8), Shape(3, 8, 2, 2, 8, in_place=True),
         Shape(5, 4, 1, 1, 64, swapped=True), Thin("stream", 8),
         Thin("dot", 8, 2, 8), Thin("dot", 8, 2, 8, swapped=True),
     ],
@@ -171,9 +176,12 @@ def test_what_is_chosen() -> None:
     assert isinstance(kind(8, 4096, 4096, "nt"), Thin)
     assert kind(4096, 8, 4096, "tn") == Thin("stream", 256, swapped=True)
     large, turned = kind(1024, 1024, 1024, "nn"), kind(1024, 1024, 1024, "nn", "nm")
-    assert isinstance(large, Shape) and large.shared and not large.swapped
+    assert isinstance(large, Shape) and not large.swapped
     assert isinstance(turned, Shape) and turned.swapped
-    assert kind(16, 64, 64, "nn") == choose(64, float32, (1, 16, 64, 64))
+    assert kind(16, 64, 64, "nn") == choose(64, float32, (1, 16, 64, 64), in_place=True)
+    assert large.in_place and large.rows == 8
+    assert kind(1021, 512, 512, "nn") == choose(64, float32, (1, 1021, 512, 512), in_place=True)
+    assert kind(1024, 512, 9000, "tn").depth < kind(1024, 512, 9000, "nn").depth  # type: ignore[attr-defined]
 
 
 def test_nan_and_infinity_stay_in_their_rows() -> None:

@@ -384,23 +384,26 @@ def test_blocks_stored_across_their_lanes(name: str, dtype: str, size: int) -> N
 
 
 @pytest.mark.parametrize("name", ["host", "avx2", "x86-64-v2"])
-@pytest.mark.parametrize("extent", [3, 5, 7, 13])
-def test_a_variable_of_lanes_in_vectors_and_then_single_elements(name: str, extent: int) -> None:
+@pytest.mark.parametrize("extent", [3, 5, 7, 13, 70])
+@pytest.mark.parametrize("terms", [3, 0])
+def test_a_variable_of_lanes_in_vectors_and_then_single_elements(
+    name: str, extent: int, terms: int
+) -> None:
     text = """kernel k
   in x: float32
   out y: float32
 grid g < 2
   lanes l < {N}
     var s: float32 = 0.0:float32
-    serial i < 3
+    serial i < {K}
       s add= x[{N}*i + 1*l]
     y[{N}*g + 1*l] = s
 """
     x = np.arange(3 * extent, dtype=np.float32).reshape(3, extent)
     y = np.zeros((2, extent), np.float32)
-    kernel = parse_kernel(text.replace("{N}", str(extent)))
+    kernel = parse_kernel(text.replace("{N}", str(extent)).replace("{K}", str(terms)))
     run_kernel_llvm(kernel, {"x": x, "y": y}, {}, {}, target_named(name))
-    np.testing.assert_array_equal(y, np.stack([x.sum(0)] * 2))
+    np.testing.assert_array_equal(y, np.stack([x[:terms].sum(0)] * 2))
 
 
 def test_large_scratch_comes_from_the_worker() -> None:

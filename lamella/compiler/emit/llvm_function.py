@@ -330,6 +330,8 @@ class FunctionWriter:
         folds = found.folds
         whole = int_constant(0)
         for piece in pieces:
+            for name in self.c.lane_declared:
+                self.v.values.pop(name, None)  # each piece has its own, of its own width
             if piece.lanes:
                 for fold in folds:
                     self.v.need(fold.names, fold.op, piece.lanes)
@@ -396,8 +398,6 @@ class FunctionWriter:
             )
             self.m.mask = Value(f"<{flags}>", bool_, piece.lanes)
         self._block(stmt.body)
-        for name in self.c.lane_declared:
-            self.v.values.pop(name, None)  # the next piece has others, of its own width
         self.m.lanes, self.m.mask = 0, None
         self.e.restore(mark)
 
