@@ -45,7 +45,7 @@ class Thin:
     swapped: bool = False
 
 
-ROWS = {64: 12, 32: 6}  # of the register tile, by bytes of a vector; two vectors wide
+SUMS = {64: 24, 32: 12}  # vectors of the register tile, by bytes of one; elsewhere 8
 DEPTH = 1024  # steps of k summed in one go
 SHALLOW = 512  # where rows are packed too, or a line of memory has rows of one step of k
 RIGHT = 512 << 10  # bytes of a block's packed columns, which stay in a second-level cache
@@ -58,7 +58,7 @@ RUN = 4  # vectors of columns that a stream takes in one go
 ROWS_STREAM, ROWS_DOT = 16, 8  # at most, of a thin schedule
 LARGE = 1 << 17  # elements of a right factor that a thin schedule is for
 STRIP = 8 << 10  # bytes of the sums of a strip, next to eight rows of the right factor in L1
-SUMS = 24  # vectors of partial sums in registers
+PARTIAL = 24  # vectors of partial sums in registers
 
 
 def thin(
@@ -77,7 +77,7 @@ def thin(
         columns = _even(n, most, RUN * lanes)
         return Thin("stream", columns, swapped=swapped)
     if order[1] and m <= ROWS_DOT:
-        group = 4 if m == 1 else max(1, min(8, SUMS // m))
+        group = 4 if m == 1 else max(1, min(8, PARTIAL // m))
         depth = _even(k, 4 * DEPTH if m == 1 else DEPTH, 2 * lanes)
         return Thin("dot", 8 * group, group, depth, swapped)
     return None
@@ -93,10 +93,7 @@ def choose(
     """
     batch, m, n, k = sizes
     lanes = max(1, vector_bytes // dtype.itemsize)
-    rows, columns = ROWS.get(vector_bytes, 4), 2 * lanes
-    if isinstance(n, int) and n <= lanes:
-        rows, columns = 2 * rows, lanes
-    rows = _rows(m, rows, in_place)
+    rows, columns = _register_tile(m, n, lanes, SUMS.get(vector_bytes, 8), in_place)
     in_place = in_place and isinstance(m, int) and m >= rows
     depth = _even(k, DEPTH if in_place and along_k else SHALLOW, UNROLL)
     all_rows, all_columns = _panels(m, rows), _panels(n, columns)
@@ -108,22 +105,39 @@ def choose(
     return _busy(shape, all_rows, all_columns, k, batch)
 
 
-def _rows(m: Size, most: int, in_place: bool) -> int:
-    """Rows of the register tile: few are lost at the edge, and each loads less the more there are;
-    without an edge the left factor may need no packing.
+def _register_tile(m: Size, n: Size, lanes: int, sums: int, in_place: bool) -> tuple[int, int]:
+    """Rows and columns of the register tile: little is lost at the edges, and the more rows there
+    are the fewer vectors are loaded; without an edge the left factor may need no packing.
     """
-    if not isinstance(m, int):
-        return most
-    if m <= most:
-        return max(1, m)
+    if isinstance(n, int) and n <= lanes:
+        return _rows(m, sums), lanes
+    best = _rows(m, sums // 2), 2 * lanes
+    if not isinstance(m, int) or not isinstance(n, int) or m <= sums // 2:
+        return best
 
-    def cost(rows: int) -> float:
-        padded = -(-m // rows) * rows
-        loads = 1 + 0.12 * (most - rows) / most
-        return padded * loads * (0.96 if in_place and padded == m else 1)
+    def cost(tile: tuple[int, int]) -> float:
+        rows, columns = tile
+        padded = -(-m // rows) * rows, -(-n // columns) * columns
+        loads = 1 + 0.5 * (1 / rows - 2 / sums)
+        return padded[0] * padded[1] * loads * (0.96 if in_place and padded[0] == m else 1)
 
-    least = min(most, max(5, 2 * most // 3))  # ten sums at least, or each waits for the last
-    return min(range(most, least - 1, -1), key=cost)
+    wide = 3 if sums % 3 == 0 and n > 2 * lanes else 2
+    tiles = [
+        (rows, vectors * lanes)
+        for vectors in range(2, wide + 1)
+        for rows in range(sums // vectors, max(_least(vectors), sums // vectors * 2 // 3) - 1, -1)
+    ]
+    return min([best, *tiles], key=cost)
+
+
+def _rows(m: Size, most: int) -> int:
+    """At most ``most`` rows, such that panels cover ``m`` evenly."""
+    return _even(m, most, 1)
+
+
+def _least(vectors: int) -> int:
+    """Rows with ten sums at least, or each multiply-add waits for the one before."""
+    return -(-10 // vectors)
 
 
 def _busy(shape: Shape, all_rows: Size, all_columns: Size, k: Size, batch: Size) -> Shape:

@@ -11,12 +11,14 @@ the tail is computed from it and stored. The order of every sum depends on sizes
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lamella.compiler.contraction_base import ContractionKernel, along, plain
 from lamella.compiler.contraction_panels import Panel
-from lamella.compiler.contraction_register import RegisterTile
+from lamella.compiler.contraction_register import RegisterTile, zero
 from lamella.compiler.contraction_shapes import Shape
 from lamella.compiler.fusion import Group
-from lamella.compiler.walk import operations
+from lamella.compiler.walk import expressions, operations
 from lamella.ir.dim import Size, product
 from lamella.ir.index import TRUE, add, both, constant, lt, minimum, mul, split_linear
 from lamella.ir.loops import Alloc, Apply, Expr, For, If, Load, Stmt, Store, Var
@@ -33,6 +35,8 @@ class TileKernel(ContractionKernel):
 
     def __init__(self, group: Group, needed: set[Node], vector_bytes: int, shape: Shape) -> None:
         super().__init__(group, needed, vector_bytes, shape.swapped)
+        if shape.in_place and self.sizes[1] % shape.rows != 0 and self._rereads():
+            shape = replace(shape, in_place=False)
         s = self.shape = shape
         self.acc = RegisterTile(s.rows, s.columns, self.dtype)
         (along_rows, along_k), _ = self.order()
@@ -44,6 +48,16 @@ class TileKernel(ContractionKernel):
         self._allocs: list[Stmt] = [self.right_panels.alloc()]
         if not s.in_place:
             self._allocs.append(self.left_panel.alloc())
+
+    def _rereads(self) -> bool:
+        """Whether the tail reads where it stores: then no row may be computed twice, because the
+        result may be written over what is read.
+        """
+        row, column = Var("left_x", self.sizes[1]), Var("right_x", self.sizes[2])
+        stores = self.tail(zero(self.dtype), row, column)
+        places = {s.index for s in stores}
+        loads = (e for e in expressions([s.value for s in stores]) if isinstance(e, Load))
+        return any(e.index in places for e in loads)
 
     # -- the grid ----------------------------------------------------------------------------------
     def grid(self) -> For:
