@@ -20,7 +20,7 @@ from benchmarks.summary import draw, summary, summary_table
 
 WORKLOADS = (
     "imports", "record", "chain_latency", "mlp_latency", "chain20", "softmax", "ln_gelu", "gemm",
-    "mlp_train", "transforms", "cold", "recompiles", "memory", "quickstart",
+    "mlp_train", "transforms", "ops", "cold", "recompiles", "memory", "quickstart",
 )  # fmt: skip
 
 

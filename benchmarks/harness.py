@@ -210,6 +210,54 @@ def race(
     return {name: Timing.of(seconds) for name, seconds in timings.items()}, left_out
 
 
+def race_cases(
+    workload: str, names: Sequence[str], cases: Sequence[str], rounds: int = 5,
+    target: float = 0.01, threads: int = 2, rtol: float = 1e-4,
+) -> dict[str, dict[str, Timing]]:  # fmt: skip
+    """As :func:`race` for many short cases: one process a framework, whose contestants are called
+    FRAMEWORK_CASE. Returns the timings of each case; results that disagree are left out.
+    """
+    if os.environ.get("BENCHMARKS_ALONE"):
+        names = [name for name in names if not _is_peer(name)]
+    running: list[Contestant] = []
+    found: dict[str, dict[str, Timing]] = {}
+    try:
+        for name in names:
+            contestant = Contestant(workload, f"{name}_{cases[0]}", threads).__enter__()
+            contestant.name = name
+            try:
+                contestant.result()
+                running.append(contestant)
+            except SkippedError:
+                contestant.__exit__(None, None, None)
+        for case in cases:
+            found[case] = _race_case(running, case, rounds, target, rtol)
+    finally:
+        for contestant in running:
+            contestant.__exit__(None, None, None)
+    return found
+
+
+def _race_case(
+    running: Sequence[Contestant], case: str, rounds: int, target: float, rtol: float
+) -> dict[str, Timing]:
+    wanted: Array | None = None
+    taking_part: list[tuple[Contestant, int]] = []
+    for contestant in running:
+        contestant.ask(f"task {contestant.name}_{case}")
+        value = contestant.result()
+        wanted = value if wanted is None else wanted
+        if not disagreement(value, wanted, rtol):
+            once = contestant.seconds(3)
+            taking_part.append((contestant, max(1, min(10_000, round(target / once)))))
+    seconds: dict[str, list[float]] = {}
+    for number in range(rounds):
+        start = number % max(len(taking_part), 1)
+        for contestant, repeats in taking_part[start:] + taking_part[:start]:
+            seconds.setdefault(contestant.name, []).append(contestant.seconds(repeats))
+    return {name: Timing.of(times) for name, times in seconds.items()}
+
+
 def against(
     workload: str, timings: dict[str, Timing], left_out: dict[str, str], limits: dict[str, float]
 ) -> list[Figure]:

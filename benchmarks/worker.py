@@ -1,8 +1,9 @@
 """A contestant's process: ``python -m benchmarks.worker WORKLOAD CONTESTANT``, driven by lines on
 standard input.
 
-``result PATH`` saves the contestant's value, ``time N`` answers the mean seconds of N runs; answers
-begin with ``ok``, or ``skipped REASON`` when the contestant's framework is missing.
+``result PATH`` saves the contestant's value, ``time N`` answers the mean seconds of N runs, ``task
+NAME`` goes on with another contestant of the workload; answers begin with ``ok``, or ``skipped
+REASON`` when the contestant's framework is missing.
 """
 
 from __future__ import annotations
@@ -43,7 +44,11 @@ def main(workload: str, contestant: str) -> None:
     print("ok", flush=True)
     for line in sys.stdin:
         word, _, argument = line.strip().partition(" ")
-        if word == "result":
+        if word == "task":
+            task = getattr(module, argument)()
+            task.run()
+            print("ok", flush=True)
+        elif word == "result":
             task.run()
             np.save(argument, np.asarray(task.result()))
             print("ok", flush=True)
