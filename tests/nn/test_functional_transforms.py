@@ -155,3 +155,42 @@ def test_derivatives(name: str) -> None:
     np.testing.assert_allclose(
         lm.grad(along)(lm.asarray(x)).numpy(), (moved[0] - moved[1]) / 2e-5, rtol=1e-4, atol=1e-5
     )
+
+
+DYNAMIC: dict[str, tuple[Function, int, tuple[int, ...]]] = {
+    "max_pool2d": (lambda x: F.max_pool2d(x, 3, 2, 1), 0, (4, 6, 6)),
+    "max_pool2d of any height": (lambda x: F.max_pool2d(x, 3, 2, 1), 2, (4, 6, 6)),
+    "avg_pool2d of any height": (lambda x: F.avg_pool2d(x, 2), 2, (4, 6, 6)),
+    "adaptive_max_pool2d": (lambda x: F.adaptive_max_pool2d(x, 4), 0, (4, 6, 6)),
+    "interpolate": (
+        lambda x: F.interpolate(x, scale_factor=1.5, mode="bilinear"), 0, (4, 6, 6),
+    ),
+    "unfold of any height": (lambda x: F.unfold(x, 2), 2, (4, 6, 6)),
+    "cross_entropy": (
+        lambda x: F.cross_entropy(x, lm.zeros(x.shape[0], dtype=lm.int64)), 0, (4,),
+    ),
+    "local_response_norm": (lambda x: F.local_response_norm(x, 2), 2, (4, 6, 6)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DYNAMIC)
+def test_sizes_that_change(name: str) -> None:
+    function, axis, rest = DYNAMIC[name]
+    gradient = lm.grad(lambda x: lm.sum(function(x) ** 2))
+
+    def both(x: lm.Tensor) -> tuple[lm.Tensor, lm.Tensor]:
+        return function(x), gradient(x)
+
+    compiled = lm.jit(both, dynamic={"x": {axis: "n"}})
+    for size in (6, 9, 5):
+        shape = [3, *rest]
+        shape[axis] = size
+        x = lm.asarray(draw(tuple(shape)))
+        for found, wanted in zip(compiled(x), both(x), strict=True):
+            np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-9, atol=1e-12)
+
+
+def test_a_size_that_must_be_known_is_named() -> None:
+    resize = lm.jit(lambda x: F.interpolate(x, scale_factor=2), dynamic={"x": {2: "height"}})
+    with pytest.raises(lm.errors.ShapeError, match="height is known only when the program runs"):
+        resize(lm.ones((1, 2, 4, 4)))

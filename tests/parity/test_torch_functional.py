@@ -329,7 +329,7 @@ add("multi_head_attention_forward", draw(5, 2, 8), draw(6, 2, 8), draw(6, 2, 8),
     half=False)  # fmt: skip
 for name in ("relu_", "elu_", "celu_", "selu_", "hardtanh_", "leaky_relu_", "rrelu_"):
     add(name, draw(3, 4), fixed=(0,))
-add("threshold_", draw(3, 4), 0.1, 3.0, fixed=(0,))
+add("threshold_", draw(3, 4), 0.15, 3.0, fixed=(0,))
 add("native_channel_shuffle", draw(2, 6, 3, 2), 3, fixed=(0,))
 for name in ("dropout", "dropout1d", "dropout2d", "dropout3d"):
     add(name, draw(2, 3, 4, 5)[(0,) * (name == "dropout1d")], training=False)

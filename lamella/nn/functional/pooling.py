@@ -89,7 +89,7 @@ class _Windows:
     def of(self, x: Tensor, fill: float) -> tuple[Tensor, tuple[int, ...]]:
         """The windows as extra axes, and which axes those are."""
         lead, spatial = x.shape[: -self.rank], x.shape[-self.rank :]
-        if self.tiles:
+        if self.tiles and all(isinstance(size, int) for size in spatial):
             counts = [size // k for size, k in zip(spatial, self.kernel, strict=True)]
             kept = tuple(slice(0, n * k) for n, k in zip(counts, self.kernel, strict=True))
             if any(n * k != size for n, k, size in zip(counts, self.kernel, spatial, strict=True)):
