@@ -62,7 +62,7 @@ def ordered_bits(value: Expr, descending: bool) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class RadixSort:
-    """Writes the passes. ``key(i)`` is the key at position i; ``store`` takes place and position."""
+    """Writes the passes. ``key(i)``: the key at position i; ``store`` takes place and position."""
 
     length: int
     key: Callable[[Expr], Expr]

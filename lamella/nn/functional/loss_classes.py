@@ -13,6 +13,7 @@ from lamella.errors import DTypeError, OptionError, ShapeError
 from lamella.nn.functional.activation import log_one_plus_exp
 from lamella.nn.functional.embedding import checked_classes
 from lamella.nn.functional.linear import linear
+from lamella.nn.functional.loss_linear import blocked_cross_entropy, needs_blocks
 from lamella.nn.functional.softmax import log_softmax
 from lamella.nn.functional.support import check_float, choose, matching, reduce_loss, tensor
 from lamella.tensor.tensor import Tensor
@@ -54,10 +55,7 @@ def cross_entropy(
     """
     x, target = tensor(input), tensor(target)
     check_float("cross_entropy", x)
-    if not 0 <= label_smoothing <= 1:
-        raise OptionError(
-            f"[cross_entropy] label_smoothing={label_smoothing} is no share; give one from 0 to 1"
-        )
+    _check_share(label_smoothing)
     logs = log_softmax(x, 0 if x.ndim == 1 else 1)
     if target.dtype.is_floating and tuple(target.shape) == tuple(x.shape):
         return _soft_targets(logs, target, weight, reduction, label_smoothing)
@@ -86,6 +84,10 @@ def linear_cross_entropy(
 ) -> Tensor:  # fmt: skip
     """:func:`cross_entropy` of ``linear(input, linear_weight, linear_bias)``.
 
+    Where there are many logits, they are made, used and forgotten block by block, forward and
+    backward in one loop, so that memory holds no more than one block of them (Hsu et al., Liger
+    Kernel, 2024). With class weights, probabilities as targets or axes ``*d`` they are all made.
+
     Args:
         input: ``(N, in)`` or ``(in,)``.
         linear_weight: ``(C, *d, in)``.
@@ -101,11 +103,31 @@ def linear_cross_entropy(
     1.3863
     """
     x, kernel = tensor(input), tensor(linear_weight)
+    _check_share(label_smoothing)
     flat = kernel.reshape((-1, kernel.shape[-1]))
     bias = None if linear_bias is None else tensor(linear_bias).reshape(-1)
-    logits = linear(x, flat, bias).reshape((*x.shape[:-1], *kernel.shape[:-1]))
+    target = tensor(target)
     ignored = -100 if ignore_index is None else ignore_index
+    if _in_blocks(x, kernel, target) and weight is None:
+        op = "linear_cross_entropy"
+        choose(op, "reduction", reduction, ("mean", "sum", "none"))
+        return blocked_cross_entropy(x, flat, bias, target, ignored, reduction, label_smoothing)
+    logits = linear(x, flat, bias).reshape((*x.shape[:-1], *kernel.shape[:-1]))
     return cross_entropy(logits, target, weight, ignored, reduction, label_smoothing)
+
+
+def _check_share(smoothing: float) -> None:
+    if not 0 <= smoothing <= 1:
+        raise OptionError(
+            f"[cross_entropy] label_smoothing={smoothing} is no share; give one from 0 to 1"
+        )
+
+
+def _in_blocks(x: Tensor, kernel: Tensor, target: Tensor) -> bool:
+    """Whether the logits are many, of rows and classes alone."""
+    plain = x.ndim == 2 and kernel.ndim == 2 and tuple(target.shape) == (x.shape[0],)
+    fits = plain and x.dtype is kernel.dtype and target.dtype.is_integer and x.dtype.is_floating
+    return fits and needs_blocks(x.shape[0], kernel.shape[0])
 
 
 def _soft_targets(
