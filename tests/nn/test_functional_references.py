@@ -333,6 +333,16 @@ def test_in_place_the_tensor_stands_for_the_result() -> None:
         F.relu(np.ones(2), inplace=True)
 
 
+def test_in_place_layers_under_transformations() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU(inplace=True), nn.Linear(3, 2))
+    x = lm.asarray(RNG.standard_normal((4, 3)).astype(np.float32))
+    wanted = model(x).detach().numpy()
+    for transformed in (lm.jit(model), lm.vmap(model)):
+        np.testing.assert_allclose(transformed(x).detach().numpy(), wanted, rtol=1e-5)
+    found = lm.grad(lambda x: lm.sum(F.relu(x * 1, inplace=True)))(x)
+    np.testing.assert_array_equal(found.numpy(), x.numpy() > 0)
+
+
 def test_empty_inputs() -> None:
     empty = lm.zeros((0, 3))
     for function in (F.relu, F.hardtanh, F.softmax, F.normalize, F.log_softmax, F.softmin):
