@@ -179,6 +179,7 @@ _FROM: Final = {
 }
 _MODULES: Final = {
     "linalg": "lamella.linalg",
+    "sparse": "lamella.sparse",
     "random": "lamella.tensor.random",
     "special": "lamella.tensor.special",
     "fft": "lamella.tensor.fft",

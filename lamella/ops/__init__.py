@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from lamella.ops.special_error import *
     from lamella.ops.special_gamma import *
     from lamella.ops.special_other import *
+    from lamella.ops.sparse import *
 
 _LATER: Final = {
     "callback": "",  # by its own name
@@ -62,6 +63,7 @@ _LATER: Final = {
     "special_error": "erfcinv erfcx erfinv log_ndtr",
     "special_gamma": "betaln gamma lgamma polygamma zeta",
     "special_other": "exprel lambertw log_poisson spence",
+    "sparse": "sampled_product sparse_product",
 }  # fmt: skip
 _WHERE: Final = {name: module for module, names in _LATER.items() for name in names.split()}
 
