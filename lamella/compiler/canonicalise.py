@@ -54,7 +54,7 @@ def canonicalise(outputs: Sequence[Node]) -> list[Node]:
     def change(node: Node, inputs: tuple[Node, ...]) -> Node:
         if is_external(node):
             return node
-        if node.op.name in ("mark", "named", "stop_gradient"):
+        if node.op.name in ("label", "mark", "named", "stop_gradient"):
             return inputs[0]
         if isinstance(node.op, Call) and node.op.in_memory:
             inputs = tuple(map(_in_memory, inputs))

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from lamella.compiler.across import across
+from lamella.compiler.order import ordered
 from lamella.compiler.statements import Statement
 from lamella.ir.dim import Size, product
 from lamella.ir.loops import Expr, Var
@@ -43,6 +44,7 @@ class Group:
     axes: dict[Statement, tuple[int, ...]] = field(default_factory=dict)
     needs: int = 0  # bit set of the groups it depends on, directly or not
     folds: bool = False
+    late: bool = False  # it computes again what was computed before, and so belongs after that
 
 
 class Fusion:
@@ -77,6 +79,8 @@ class Fusion:
         for group in sorted(candidates, key=lambda g: -g.number):
             if len(group.members) >= MOST or group.kind in CLOSED or self._cycle(group, s):
                 continue
+            if s.late and not group.late:
+                continue
             plan = self._fit(group, s)
             if plan is not None:
                 self._join(group, s, *plan)
@@ -97,7 +101,7 @@ class Fusion:
         for group in reversed(self.groups.values()):
             if group.kind != "loops" or group.sizes != sizes or len(group.members) >= MOST:
                 continue
-            if not sizes or group.folds != (s.kind == "fold"):
+            if not sizes or group.folds != (s.kind == "fold") or group.late != s.late:
                 continue
             if group in inside or self._cycle(group, s):
                 continue
@@ -110,7 +114,7 @@ class Fusion:
         return None
 
     def _new(self, s: Statement, kind: str, axes: list[int]) -> Group:
-        group = Group(self._made, kind, [s.node.shape[a] for a in axes])
+        group = Group(self._made, kind, [s.node.shape[a] for a in axes], late=s.late)
         self._made += 1
         self.groups[group.number] = group
         self._add(group, s, tuple(axes))
@@ -229,6 +233,8 @@ class Fusion:
                 continue
             if other.sizes != group.sizes or len(other.members) + len(group.members) > MOST:
                 continue
+            if other.late != group.late:
+                continue
             mapping = self._mapping(other, s)
             if mapping is None or tuple(mapping) != group.axes[s] or self._between(group, other):
                 continue
@@ -261,16 +267,8 @@ class Fusion:
                 third.needs = third.needs & ~theirs | mine | needs
 
     def _ordered(self) -> list[Group]:
-        """Groups, each after those it depends on, otherwise by their first statement."""
-        waiting = sorted(self.groups.values(), key=lambda g: g.members[0].number)
-        done = 0
-        result: list[Group] = []
-        while waiting:
-            ready = next(g for g in waiting if not g.needs & ~done)
-            waiting.remove(ready)
-            result.append(ready)
-            done |= 1 << ready.number
-        return result
+        """Groups, each after those it depends on."""
+        return ordered(list(self.groups.values()), self.of)
 
 
 def _places(

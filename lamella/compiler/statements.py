@@ -65,6 +65,7 @@ class Statement:
     # every materialised or external node it depends on
     sources: list[Node] = field(default_factory=list)
     parts: tuple[Node, ...] = ()  # the results of a call
+    late: bool = False  # it depends on values that are computed again
 
     @property
     def wide(self) -> list[int]:
@@ -112,7 +113,20 @@ def build(order: Sequence[Node], outputs: Sequence[Node], stored: set[Node]) -> 
         if node in stored and isinstance(node.op, Call):
             _parts(statements, order, names, params)
     _in_order(statements)
+    late = _late(order)
+    for statement in statements:
+        statement.late = statement.node in late
     return Program(_live(statements, outputs), names, params, list(outputs))
+
+
+def _late(order: Sequence[Node]) -> set[Node]:
+    """The nodes that depend on one that is computed again."""
+    found: set[Node] = set()
+    if any(node.op.name == "again" for node in order):
+        for node in order:
+            if node.op.name == "again" or any(source in found for source in node.inputs):
+                found.add(node)
+    return found
 
 
 def _parts(

@@ -258,7 +258,7 @@ class Checkpoint(Inlined):
             inputs = twins(node.inputs)
             outputs = apply(self.body, inputs)
             found = _pulled(outputs, cotangents, inputs, needs)
-        kept = [part(node, i) for i in range(self.count, len(outputs))]
+        kept = [ops.again(part(node, i)) for i in range(self.count, len(outputs))]
         again = _apart(self.body, node.inputs, self.arguments)
         known = dict(zip(inputs, again, strict=True))
         known |= zip(outputs[self.count :], kept, strict=True)
@@ -266,8 +266,8 @@ class Checkpoint(Inlined):
 
 
 def _apart(body: Subgraph, inputs: Sequence[Node], arguments: int) -> list[Node]:
-    """The inputs, with barriers before as few bytes of the ``arguments`` as make every operation
-    that depends on them another one: nothing is then merged with what was computed first.
+    """The inputs, as few of the ``arguments`` as possible under another identity, but so many that
+    every operation that depends on them is another one: nothing is merged with what was first.
     """
     first = len(inputs) - arguments
     reached = [forward_nodes(body.outputs, [n]) for n in body.inputs[first:]]
@@ -283,7 +283,7 @@ def _apart(body: Subgraph, inputs: Sequence[Node], arguments: int) -> list[Node]
         if all(users & (chosen - {i}) for users in needed):
             chosen.remove(i)
     return [
-        ops.barrier(n) if i >= first and i - first in chosen else n for i, n in enumerate(inputs)
+        ops.again(n) if i >= first and i - first in chosen else n for i, n in enumerate(inputs)
     ]
 
 

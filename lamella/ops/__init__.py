@@ -39,6 +39,7 @@ from lamella.ops.convolution_depthwise import *
 from lamella.ops.windows import *
 from lamella.ops.random import *
 from lamella.ops.calls import *
+from lamella.ops.label import *
 from lamella.ops.attention import *
 
 # -- loaded when first used: few programs need them ------------------------------------------------

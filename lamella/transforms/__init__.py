@@ -8,6 +8,7 @@ from lamella.transforms.callback import (
     io_callback,
     pure_callback,
 )  # fmt: skip
+from lamella.transforms.checkpoint import checkpoint, checkpoint_name, checkpoint_policies
 from lamella.transforms.control import fori_loop, map, scan, while_loop
 from lamella.transforms.custom import custom_batch, custom_jvp, custom_vjp
 from lamella.transforms.derivatives import (
@@ -23,8 +24,9 @@ from lamella.transforms.jit import jit
 from lamella.transforms.mapping import apply_along_axis, apply_over_axes, vectorize
 
 __all__ = [
-    "ShapeDtypeStruct", "apply_along_axis", "apply_over_axes", "check", "cond", "custom_batch",
-    "custom_jvp", "custom_vjp", "debug_print", "fori_loop", "grad", "hessian", "io_callback",
-    "jacfwd", "jacrev", "jit", "jvp", "map", "pure_callback", "scan", "switch",
-    "value_and_grad", "vectorize", "vjp", "vmap", "while_loop",
+    "ShapeDtypeStruct", "apply_along_axis", "apply_over_axes", "check", "checkpoint",
+    "checkpoint_name", "checkpoint_policies", "cond", "custom_batch", "custom_jvp", "custom_vjp",
+    "debug_print", "fori_loop", "grad", "hessian", "io_callback", "jacfwd", "jacrev", "jit", "jvp",
+    "map", "pure_callback", "scan", "switch", "value_and_grad", "vectorize", "vjp", "vmap",
+    "while_loop",
 ]  # fmt: skip
