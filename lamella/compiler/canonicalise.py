@@ -71,7 +71,9 @@ def canonicalise(outputs: Sequence[Node]) -> list[Node]:
             found = known[key] = with_inputs(node, inputs)
         return found
 
-    return map_graph(outputs, change)
+    # an output that turns out to be a number of the program's arguments lies in memory as well
+    found = map_graph(outputs, change)
+    return [barrier(node) if node.op.name == "scalar" else node for node in found]
 
 
 def _composed(node: Node, made: dict[Node, Sequence[Node] | None]) -> Sequence[Node] | None:

@@ -234,3 +234,11 @@ def test_values_in_many_threads() -> None:
     for worker in workers:
         worker.join()
     assert sorted(found) == [8.0 * seed for seed in range(8)]
+
+
+def test_products_that_are_only_a_number() -> None:
+    assert (lm.ones(()) * 2).item() == 2.0
+    assert (3 / lm.ones(())).item() == 3.0
+    both = [lm.ones(()) * 2.5, lm.ones(()) * 2.5]
+    lm.eval(both)
+    assert [each.item() for each in both] == [2.5, 2.5]
