@@ -1,4 +1,5 @@
 """Transformations of functions: derivatives, batching, compilation; functions in and out."""
+from lamella.transforms.associative import associative_scan
 from lamella.transforms.batching import vmap
 from lamella.transforms.branching import cond, switch
 from lamella.transforms.callback import (
@@ -24,9 +25,9 @@ from lamella.transforms.jit import jit
 from lamella.transforms.mapping import apply_along_axis, apply_over_axes, vectorize
 
 __all__ = [
-    "ShapeDtypeStruct", "apply_along_axis", "apply_over_axes", "check", "checkpoint",
-    "checkpoint_name", "checkpoint_policies", "cond", "custom_batch", "custom_jvp", "custom_vjp",
-    "debug_print", "fori_loop", "grad", "hessian", "io_callback", "jacfwd", "jacrev", "jit", "jvp",
-    "map", "pure_callback", "scan", "switch", "value_and_grad", "vectorize", "vjp", "vmap",
-    "while_loop",
+    "ShapeDtypeStruct", "apply_along_axis", "apply_over_axes", "associative_scan", "check",
+    "checkpoint", "checkpoint_name", "checkpoint_policies", "cond", "custom_batch", "custom_jvp",
+    "custom_vjp", "debug_print", "fori_loop", "grad", "hessian", "io_callback", "jacfwd", "jacrev",
+    "jit", "jvp", "map", "pure_callback", "scan", "switch", "value_and_grad", "vectorize", "vjp",
+    "vmap", "while_loop",
 ]  # fmt: skip

@@ -12,6 +12,7 @@ from typing import Any
 from lamella import ops, tree
 from lamella.dtypes import DType, bool_, int64
 from lamella.errors import DTypeError, OptionError, ShapeError
+from lamella.graph.loop_unroll import unrolled
 from lamella.graph.loops import Loop, loop
 from lamella.graph.replay import subgraph_of
 from lamella.ir.dim import Size
@@ -125,7 +126,7 @@ def _rebind(body: Body, values: Sequence[Node]) -> None:
 # -- scan ------------------------------------------------------------------------------------------
 def scan(
     body: Step, init: Any, xs: Any = None, length: int | None = None, reverse: bool = False,
-    unroll: int = 1,
+    unroll: int | bool = 1,
 ) -> tuple[Any, Any]:  # fmt: skip
     """Run ``body`` along the first axis of ``xs``, with a carry from step to step.
 
@@ -139,7 +140,8 @@ def scan(
         xs: a tree of tensors with one entry a step along their first axes, or None.
         length: the number of steps, needed without ``xs``.
         reverse: from the last entry to the first; y keep the places of their x.
-        unroll: steps composed into one iteration of the loop; True for all of them.
+        unroll: at most so many steps (a divisor of their number) become one iteration of the loop;
+            True for all of them. The results are the same.
 
     Returns:
         The last carry, and the y of all steps stacked along a new first axis.
@@ -157,6 +159,7 @@ def scan(
     xs = as_tensors("scan", xs)
     stacks, form = tree.flatten(xs)
     steps = _stack_length("scan", xs, stacks, length)
+    times = _times(unroll, steps)
     carry = Carry("scan", init)
 
     def record() -> tuple[Body, tree.Structure]:
@@ -169,9 +172,19 @@ def scan(
         made, rows = record()
     count = len(carry.tensors)
     carry.check(made.structure.children[0], made.outputs[:count])
-    carries, ys = _loop(made, carry, [node_of(stack) for stack in stacks], steps, reverse)
+    carries, ys = _loop(made, carry, [node_of(stack) for stack in stacks], steps, reverse, times)
     result = tree.unflatten(carry.structure, [wrap(node) for node in carries])
     return result, tree.unflatten(rows, [wrap(node) for node in ys])
+
+
+def _times(unroll: int | bool, steps: Size) -> int:
+    """How many steps become one."""
+    if not isinstance(unroll, int) or unroll < 1:
+        raise OptionError(f"[scan] unroll={unroll!r}; give a number of steps from 1 on, or True")
+    if not isinstance(steps, int) or not steps:
+        return 1
+    most = steps if unroll is True else min(unroll, steps)
+    return max(n for n in range(1, most + 1) if steps % n == 0)
 
 
 def _pair(structure: tree.Structure) -> tree.Structure:
@@ -185,7 +198,7 @@ def _pair(structure: tree.Structure) -> tree.Structure:
 
 
 def _loop(
-    body: Body, carry: Carry, stacks: list[Node], steps: Size, reverse: bool
+    body: Body, carry: Carry, stacks: list[Node], steps: Size, reverse: bool, times: int
 ) -> tuple[Sequence[Node], Sequence[Node]]:
     """The last carries and the stacked rows."""
     count, states = len(carry.tensors), len(body.states)
@@ -201,7 +214,11 @@ def _loop(
         length=None if stacks else steps,
     )  # fmt: skip
     initial = [*carry.nodes, *(node_of(state) for state in body.states)]
-    found = loop(op, *outside, *initial, *stacks)
+    inputs = [*outside, *initial, *stacks]
+    if times > 1 and isinstance(steps, int):
+        found = unrolled(op, inputs, steps, times, loop)
+    else:
+        found = loop(op, *inputs)
     _rebind(body, found[count:carries])
     return found[:count], found[carries:]
 

@@ -337,3 +337,21 @@ def test_an_index_out_of_range_inside_a_loop_is_an_error() -> None:
     assert f(4) == pytest.approx(table.numpy().sum(), rel=1e-6)
     with pytest.raises(lm.errors.LamellaIndexError, match=r"test_control\.py"):
         f(5)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("unroll", [1, 2, 3, 5, 6, 100, True])
+def test_unrolled(unroll: int, reverse: bool) -> None:
+    w, xs, h = draw(3, 3), draw(6, 3), draw(3)
+
+    def f(unroll: int) -> Function:
+        return lambda w, xs, h: lm.scan(rnn(w), h, xs, reverse=reverse, unroll=unroll)
+
+    same(f(unroll)(w, xs, h), f(1)(w, xs, h))
+    if unroll in (2, True):
+        found, wanted = (lm.grad(loss_of(f(u)), argnums=(0, 1, 2))(w, xs, h) for u in (unroll, 1))
+        same(found, wanted)
+    if unroll == 1:
+        assert lm.scan(lambda c, _: (c + 1, c), 0, length=4, unroll=4)[0].item() == 4
+        with pytest.raises(OptionError, match="unroll"):
+            f(0)(w, xs, h)
