@@ -11,7 +11,7 @@ import difflib
 from collections.abc import Iterable
 
 __all__ = [
-    "CheckError", "CompilerError", "DTypeError", "FileFormatError", "GradientError",
+    "AxisError", "CheckError", "CompilerError", "DTypeError", "FileFormatError", "GradientError",
     "LamellaError", "LamellaIndexError", "LinAlgError", "MissingRuleError", "NaNError",
     "OptionError", "OutOfMemoryError", "ShapeError", "TraceError", "did_you_mean",
 ]  # fmt: skip
@@ -23,6 +23,10 @@ class LamellaError(Exception):
 
 class ShapeError(LamellaError, ValueError):
     """Shapes or axes that do not fit the operation."""
+
+
+class AxisError(ShapeError, IndexError):
+    """An axis that the tensor has not."""
 
 
 class DTypeError(LamellaError, TypeError):

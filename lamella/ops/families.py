@@ -19,7 +19,7 @@ import numpy as np
 
 from lamella import ops
 from lamella.dtypes import DType, bfloat16, bool_, float16, float32
-from lamella.errors import DTypeError, ShapeError
+from lamella.errors import AxisError, DTypeError, ShapeError
 from lamella.ir.dim import Shape, Size
 from lamella.ir.loops import Expr, apply, cast
 from lamella.ir.node import Node, make
@@ -77,7 +77,7 @@ def normalize_axes(name: str, axes: int | Sequence[int] | None, ndim: int) -> tu
     for axis in wanted:
         if not -ndim <= axis < ndim:
             allowed = f"use {-ndim} to {ndim - 1}" if ndim else "a 0-d value has no axes"
-            raise ShapeError(
+            raise AxisError(
                 f"[{name}] axis {axis} is out of range for a value of {ndim} axes; {allowed}"
             )
     found = tuple(axis % ndim for axis in wanted)

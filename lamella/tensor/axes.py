@@ -10,7 +10,7 @@ import operator
 from collections.abc import Sequence
 from typing import cast
 
-from lamella.errors import DTypeError, ShapeError
+from lamella.errors import AxisError, DTypeError, ShapeError
 from lamella.ir.dim import Dim, Shape, Size
 from lamella.tensor.core import TensorCore
 
@@ -23,7 +23,7 @@ def axis_of(name: str, axis: int, shape: Shape, new: int = 0) -> int:
     """``axis`` counted from the front of ``shape`` with ``new`` axes added.
 
     Raises:
-        ShapeError: if there is no such axis.
+        AxisError: if there is no such axis.
 
     >>> axis_of("sum", -1, (2, 3))
     1
@@ -37,7 +37,7 @@ def axis_of(name: str, axis: int, shape: Shape, new: int = 0) -> int:
         ) from None
     if not -ndim <= found < ndim:
         allowed = f"use {-ndim} to {ndim - 1}" if ndim else "a 0-d tensor has none"
-        raise ShapeError(
+        raise AxisError(
             f"[{name}] axis {found} is out of range for shape {shape}, which has {len(shape)} "
             f"axes; {allowed}"
         )

@@ -199,15 +199,19 @@ def _or_infinite(found: Node, node: Node) -> Node:
 
 
 def matrix_rank(
-    x: TensorLike, tol: float | None = None, hermitian: bool = False, *, rtol: float | None = None
+    x: TensorLike,
+    tol: TensorLike | None = None,
+    hermitian: bool = False,
+    *,
+    rtol: TensorLike | None = None,
 ) -> Tensor:
     """How many singular values are larger than ``tol``, or than ``rtol`` times the largest.
 
     Args:
         x: matrices (vectors have rank 1, or 0 if they are 0).
-        tol: an absolute bound.
+        tol: an absolute bound, or one for each matrix.
         hermitian: ``x`` is Hermitian; the moduli of its eigenvalues are used.
-        rtol: a relative bound; by default the larger size times the type's epsilon.
+        rtol: a relative bound, likewise; by default the larger size times the type's epsilon.
 
     >>> matrix_rank([[1.0, 2.0], [2.0, 4.0]]).item()
     1
@@ -221,12 +225,11 @@ def matrix_rank(
     if 0 in values.shape:
         return wrap(ops.full(0, values.shape[:-1], int64))
     if tol is None:
-        relative = default_rtol(node) if rtol is None else rtol
-        largest = ops.reduce_max(values, (values.ndim - 1,))
-        bound = ops.multiply(largest, scalar_node(relative, values.dtype))
-        bound = ops.reshape(bound, (*bound.shape, 1))
+        relative = as_node(default_rtol(node) if rtol is None else rtol, values.dtype)
+        bound = ops.multiply(ops.reduce_max(values, (values.ndim - 1,)), relative)
     else:
-        bound = scalar_node(tol, values.dtype)
+        bound = as_node(tol, values.dtype)
+    bound = ops.reshape(bound, (*bound.shape, 1))
     return wrap(ops.reduce_sum(cast(ops.greater(values, bound), int64), (values.ndim - 1,)))
 
 

@@ -212,7 +212,7 @@ def _complete(entries: list[Any], shape: Shape) -> list[Any]:
 def _mask_arrays(mask: Array, axis: int, shape: Shape) -> list[Array]:
     """The positions where a mask over axes from ``axis`` on is true, one array an axis."""
     for offset, size in enumerate(mask.shape):
-        if shape[axis + offset] != size:
+        if shape[axis + offset] != size and size != 0:  # a mask without elements chooses nothing
             raise LamellaIndexError(
                 f"[index] a mask of shape {mask.shape} at axis {axis} of shape {shape}: {size} ≠ "
                 f"{shape[axis + offset]}; a mask has the sizes of the axes it covers"

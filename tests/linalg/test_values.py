@@ -238,6 +238,9 @@ def test_rank():
     assert la.matrix_rank(a, rtol=0.9999).item() == 1
     assert la.matrix_rank(a @ a.T, hermitian=True).item() == 2
     assert la.matrix_rank(np.array([np.eye(3), np.zeros((3, 3))])).tolist() == [3, 0]
+    both = np.array([np.diag([1.0, 0.1]), np.diag([1.0, 0.1])])
+    assert la.matrix_rank(both, rtol=np.array([0.5, 0.01])).tolist() == [1, 2]
+    assert la.matrix_rank(both, np.array([0.01, 2.0])).tolist() == [2, 0]
     assert la.matrix_rank(np.zeros((2, 0, 3))).tolist() == [0, 0]
     assert la.matrix_rank(np.zeros(3)).item() == 0 and la.matrix_rank(np.ones(3)).item() == 1
 

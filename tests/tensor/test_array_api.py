@@ -85,6 +85,15 @@ def test_searchsorted_puts_nan_last() -> None:
     assert lm.searchsorted(shuffled, [2], sorter=order).tolist() == [1]
 
 
+def test_axes_and_masks_that_do_not_fit() -> None:
+    for error in (IndexError, ValueError, ShapeError):
+        with pytest.raises(error, match="axis 2"):
+            lm.sum(lm.ones(3), axis=2)
+    x = np.zeros((0, 3))
+    assert lm.asarray(x)[np.zeros((0, 0), bool)].shape == x[np.zeros((0, 0), bool)].shape
+    assert lm.ones(3)[np.zeros(0, bool)].shape == (0,)
+
+
 def test_diff_with_ends() -> None:
     x = np.arange(6).reshape(2, 3) ** 2
     expected = np.diff(x, axis=1, prepend=5, append=x[:, :2])
