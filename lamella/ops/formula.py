@@ -166,16 +166,23 @@ class Formula(Elementwise):
         """The function of the inputs."""
         raise MissingRuleError(self.name, "evaluation", "formula")
 
+    def single(self, *x: Term) -> Term:
+        """The function for results of float32 and less: an error of 1e-10 is none there."""
+        return self.formula(*x)
+
+    def _chosen(self, dtype: DType) -> Callable[..., Term]:
+        return self.formula if dtype is float64 else self.single
+
     def reference(self, *arrays: Array, shape: tuple[int, ...], dtype: DType) -> Array:
         """The formula on arrays."""
         with np.errstate(all="ignore"):
             terms = [Term(np.asarray(array, np.float64)) for array in arrays]
-            value = np.asarray(self.formula(*terms).value, np.float64).astype(dtype.numpy)
+            value = np.asarray(self._chosen(dtype)(*terms).value, np.float64).astype(dtype.numpy)
         return np.broadcast_to(value, shape)
 
     def expr(self, node: Node, values: Sequence[Expr]) -> Expr:
         """The formula on expressions."""
-        value = self.formula(*(Term(cast(value, float64)) for value in values)).value
+        value = self._chosen(node.dtype)(*(Term(cast(v, float64)) for v in values)).value
         if isinstance(value, np.ndarray):  # only for a formula that uses no input
             raise MissingRuleError(self.name, "compilation", "expr")
         return value

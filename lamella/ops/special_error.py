@@ -96,21 +96,32 @@ def _erfcinv_small(p: Term) -> Term:
     return y - step / (step * y + 1.0)
 
 
-def _erfcinv(p: Term) -> Term:
+def _erfcinv_single(p: Term) -> Term:
+    """The inverse of erfc for 1e-46 < p <= 1/2, to 1e-10."""
+    s = (-p.call("log")).call("sqrt")
+    low, high = -0.68, 0.46
+    t = ((s - 4.0) / (s + 4.0) * 2.0 - (high + low)) / (high - low)
+    return s * polynomial(t, tables.ERFCINV_SINGLE)
+
+
+def _erfcinv(p: Term, single: bool = False) -> Term:
     """The inverse of erfc on [0, 2]."""
     small = p.call("min", 2.0 - p)
-    tail = _erfcinv_small(small.call("min", 0.5).call("max", 5e-324))
+    bounded = small.call("min", 0.5).call("max", 1e-46 if single else 5e-324)
+    tail = _erfcinv_single(bounded) if single else _erfcinv_small(bounded)
     value = choose(p < 1.0, tail, -tail)
     value = choose(abs(p - 1.0) <= 0.5, _erfinv_small(1.0 - p), value)
     value = choose(small.equals(0.0), choose(p < 1.0, _INF, -_INF), value)
     return choose(small >= 0.0, value, _NAN)
 
 
-def _erfinv(x: Term) -> Term:
+def _erfinv(x: Term, single: bool = False) -> Term:
     """The inverse of erf on [-1, 1]."""
     a = abs(x)
     rest = 1.0 - a
-    tail = _erfcinv_small(rest.call("min", 0.5).call("max", 1e-17)).call("copysign", x)
+    bounded = rest.call("min", 0.5).call("max", 1e-17)
+    tail = _erfcinv_single(bounded) if single else _erfcinv_small(bounded)
+    tail = tail.call("copysign", x)
     value = choose(a <= 0.5, _erfinv_small(x), tail)
     value = choose(rest.equals(0.0), x * _INF, value)
     return choose(a <= 1.0, value, _NAN)
@@ -131,6 +142,10 @@ class Erfinv(Formula):
         """A polynomial below 1/2, a polynomial and Halley's step above."""
         return _erfinv(x[0])
 
+    def single(self, *x: Term) -> Term:
+        """Without Halley's step."""
+        return _erfinv(x[0], True)
+
     def partials(self, node: Node) -> Sequence[Node | None]:
         """``sqrt(pi) / 2 exp(y**2)``."""
         return (_bell(node, _ROOT_PI / 2),)
@@ -150,6 +165,10 @@ class Erfcinv(Formula):
     def formula(self, *x: Term) -> Term:
         """As erfinv, with full precision for the smallest numbers."""
         return _erfcinv(x[0])
+
+    def single(self, *x: Term) -> Term:
+        """Without Halley's step."""
+        return _erfcinv(x[0], True)
 
     def partials(self, node: Node) -> Sequence[Node | None]:
         """``-sqrt(pi) / 2 exp(y**2)``."""

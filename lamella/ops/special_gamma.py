@@ -39,10 +39,10 @@ _STIRLING: Final = tuple(b / ((2 * k + 1) * (2 * k + 2)) for k, b in enumerate(_
 _FROM: Final = 10.0  # Stirling's series holds to double precision from here
 
 
-def stirling_rest(x: Term) -> Term:
+def stirling_rest(x: Term, terms: int = 9) -> Term:
     """``lgamma(x) - ((x - 1/2) log x - x + log(2 pi) / 2)`` for x >= 10."""
     inverse = 1.0 / x
-    return inverse * polynomial(inverse * inverse, _STIRLING)
+    return inverse * polynomial(inverse * inverse, _STIRLING[:terms])
 
 
 def _sin_pi(x: Term) -> Term:
@@ -60,34 +60,29 @@ def _odd(x: Term) -> Term:
     return ~(whole - (whole * 0.5).call("floor") * 2.0).equals(0.0)
 
 
-def _lgamma_middle(x: Term) -> Term:
-    """lgamma of 0 < x < 10, by steps to [1, 3]."""
-    y = where(x < 1.0, x + 1.0, x)
+def _lgamma_positive(x: Term, single: bool) -> Term:
+    """lgamma of x >= 0: by steps to [1, 3] below 10, else by Stirling's series; one logarithm."""
+    low, near = x < 1.0, x < _FROM
+    y = where(low, x + 1.0, x.call("min", _FROM))
     product = constant_term(x, 1.0)
     for _ in range(7):
         above = y >= 3.0
         y = where(above, y - 1.0, y)
         product = where(above, product * y, product)
-    low = x < 1.0  # there x - 1 is exact and y - 2 is not
-    base = where(low, x, y - 1.0) * where(low, x - 1.0, y - 2.0)
-    base = base * polynomial(y - 2.0, tables.LGAMMA)
-    log = where(low, x, product).call("log")
-    return base + where(low, -log, log)
-
-
-def _lgamma_positive(x: Term) -> Term:
+    log = where(near, where(low, x, product), x).call("log")
+    base = where(low, x, y - 1.0) * where(low, x - 1.0, y - 2.0)  # where y - 2 is not exact
+    base = base * polynomial(y - 2.0, tables.LGAMMA_SINGLE if single else tables.LGAMMA)
     big = x.call("max", _FROM)
-    far = (big - 0.5) * (big.call("log") - 1.0) + (0.5 * math.log(2 * _PI) - 0.5)
-    far = far + stirling_rest(big)
-    far = where(big < 1e300, far, big * (big.call("log") - 1.0))
-    value = where(x < _FROM, _lgamma_middle(x.call("min", _FROM)), far)
+    rest = stirling_rest(big, 5 if single else 9) + (0.5 * math.log(2 * _PI) - 0.5)
+    far = (big - 0.5) * (log - 1.0) + where(big < 1e300, rest, 0.0)
+    value = where(near, base + where(low, -log, log), far)
     return where(x < _INF, value, _INF)
 
 
-def lgamma_term(x: Term) -> Term:
+def lgamma_term(x: Term, single: bool = False) -> Term:
     """log |gamma(x)|."""
     a = abs(x)
-    value = _lgamma_positive(a)
+    value = _lgamma_positive(a, single)
     mirrored = math.log(_PI) - abs(a * _sin_pi(a)).call("log") - value
     value = where(x < 0.0, mirrored, value)
     value = where((x <= 0.0) & _whole(x), _INF, value)
@@ -104,6 +99,10 @@ class Lgamma(Formula):
     def formula(self, *x: Term) -> Term:
         """Steps to [1, 3], Stirling's series from 10, reflection below 0."""
         return lgamma_term(x[0])
+
+    def single(self, *x: Term) -> Term:
+        """With fewer terms."""
+        return lgamma_term(x[0], True)
 
     def partials(self, node: Node) -> Sequence[Node | None]:
         """digamma(x)."""

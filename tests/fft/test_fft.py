@@ -89,7 +89,7 @@ def test_planes() -> None:
     close(F.irfft2(z), np.fft.irfft2(z), 2)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(n=st.integers(1, 400), rows=st.integers(0, 3))
 def test_there_and_back(n: int, rows: int) -> None:
     z, x = drawn(rows, n), drawn(rows, n, dtype="float64")

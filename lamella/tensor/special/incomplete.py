@@ -2,27 +2,28 @@
 
 Method: with t = x exp(±s) (gamma) and t = logistic(θ ± s) (beta) the integral from x to the nearer
 end is that of exp(h(s)) for s >= 0, where h is concave and falls from 0. It is cut where h = -38
-and taken by Gauss and Legendre's rule of 40 points. Near s = 0 the integrand may rise before it
-falls, which the rule resolves as well. All is composed, so that derivatives are those of the
-quadrature.
+and taken by Gauss and Legendre's rule of 40 points (-22 and 22 for float32). Near s = 0 the
+integrand may rise before it falls, which the rule resolves as well. All is composed, so that
+derivatives are those of the quadrature.
 """
 
 from __future__ import annotations
 
 import math
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from lamella import ops
+from lamella.dtypes import float64
 from lamella.tensor.comparison import where
 from lamella.tensor.core import node_of, wrap
 from lamella.tensor.elementwise import maximum, minimum
 from lamella.tensor.gradient import no_grad, stop_gradient
 from lamella.tensor.operands import TensorLike
 from lamella.tensor.special.gamma import betaln, lgamma
-from lamella.tensor.special.support import constants, in_double
+from lamella.tensor.special.support import constants, in_double, operands
 from lamella.tensor.transcendental import exp, expm1, log, log1p, sqrt
 
 if TYPE_CHECKING:
@@ -30,15 +31,28 @@ if TYPE_CHECKING:
 
 __all__ = ["betainc", "gammainc", "gammaincc"]
 
-_POINTS: Final = 40
 _EULER: Final = 0.5772156649015329
-_DROP: Final = 38.0  # exp(-38) is 3e-17
+
+
+class Rule(NamedTuple):
+    """How many points, and where the integrand counts as fallen: exp(-38) is 3e-17."""
+
+    points: int
+    drop: float
+
+
+DOUBLE: Final = Rule(40, 38.0)
+SINGLE: Final = Rule(22, 22.0)  # to 2e-10, for results of float32 and less
+
+
+def _rule_of(name: str, *xs: TensorLike) -> Rule:
+    return DOUBLE if operands(name, *xs)[0].dtype is float64 else SINGLE
 
 
 @cache
-def _rule() -> tuple[np.ndarray, np.ndarray]:
+def _rule(count: int) -> tuple[np.ndarray, np.ndarray]:
     """Points and weights on [0, 1]."""
-    points, weights = np.polynomial.legendre.leggauss(_POINTS)
+    points, weights = np.polynomial.legendre.leggauss(count)
     return (points + 1) / 2, weights / 2
 
 
@@ -49,11 +63,11 @@ def _series() -> tuple[np.ndarray, np.ndarray]:
     return n, np.array([(-1) ** k / math.factorial(k + 1) for k in range(18)])
 
 
-def _integral(h: Any, end: Any) -> Any:
+def _integral(h: Any, end: Any, rule: Rule) -> Any:
     """The integral of exp(h(s)) from 0 to ``end``; ``h`` takes s with a first axis
     of points.
     """
-    points, weights = _rule()
+    points, weights = _rule(rule.points)
     s = end * _leading(points, end)
     return end * (exp(h(s)) * _leading(weights, end)).sum(0)
 
@@ -64,33 +78,33 @@ def _leading(values: np.ndarray, like: Any) -> Any:
 
 
 # -- gamma -----------------------------------------------------------------------------------------
-def _gamma_end(rate: Any, x: Any, lower: Any) -> Any:
+def _gamma_end(rate: Any, x: Any, lower: Any, drop: float) -> Any:
     """Where the integrand has fallen: bounds, then Newton's steps on a convex function."""
     below = minimum(x, rate)
-    s = (below + _DROP) / rate
+    s = (below + drop) / rate
     gap = rate - below
-    bend = 2 * _DROP / (gap + sqrt(gap * gap + below * (_DROP * 4 / 3)))
+    bend = 2 * drop / (gap + sqrt(gap * gap + below * (drop * 4 / 3)))
     low = where(bend < 1, minimum(s, bend), s)
     gap = maximum(x - rate, 0.0)
-    bend = 2 * _DROP / (gap + sqrt(gap * gap + x * (_DROP * 2)))
-    high = minimum(bend, log1p((rate * bend + _DROP) / x))
+    bend = 2 * drop / (gap + sqrt(gap * gap + x * (drop * 2)))
+    high = minimum(bend, log1p((rate * bend + drop) / x))
     for _ in range(3):
         e = expm1(-low)
-        low = low - (rate * low + below * e - _DROP) / (rate - below * (1 + e))
+        low = low - (rate * low + below * e - drop) / (rate - below * (1 + e))
         e = expm1(high)
         slope = maximum(x * (1 + e) - rate, 1e-300)
-        high = high - (x * e - rate * high - _DROP) / slope
+        high = high - (x * e - rate * high - drop) / slope
     return where(lower, low, high)
 
 
-def gamma_parts(a: Any, x: Any) -> tuple[Any, Any]:
+def gamma_parts(a: Any, x: Any, rule: Rule = DOUBLE) -> tuple[Any, Any]:
     """(P, Q) for finite a > 0, x > 0, each precise where it is the smaller one."""
     lower = x <= a + 1
     rate = where(lower, a + 1, a)
     with no_grad():
-        end = stop_gradient(_gamma_end(rate, x, lower))
+        end = stop_gradient(_gamma_end(rate, x, lower, rule.drop))
     turn = where(lower, -1.0, 1.0)
-    integral = _integral(lambda s: turn * rate * s - x * expm1(turn * s), end)
+    integral = _integral(lambda s: turn * rate * s - x * expm1(turn * s), end, rule)
     term = exp(wrap(ops.log_poisson(node_of(a), node_of(x))))  # x**a exp(-x) / gamma(a + 1)
     p = term * (1 + x * integral)
     q = term * a * integral
@@ -110,9 +124,9 @@ def _gamma_small(a: Any, x: Any) -> Any:
     return a * exp(-log_gamma) * (first + exp((a + 1) * log_x) * series)
 
 
-def _incomplete_gamma(a: Any, x: Any, upper: bool) -> Any:
+def _incomplete_gamma(a: Any, x: Any, upper: bool, rule: Rule) -> Any:
     inside = (a > 0) & (x > 0) & (a < math.inf) & (x < math.inf)
-    parts = gamma_parts(where(inside, a, 1.0), where(inside, x, 1.0))
+    parts = gamma_parts(where(inside, a, 1.0), where(inside, x, 1.0), rule)
     at_zero = (x == 0) & (a > 0) | (a == math.inf) & (x >= 0) & (x < math.inf)
     at_one = (a == 0) & (x > 0) | (x == math.inf) & (a >= 0) & (a < math.inf)
     edge = where(at_zero, float(upper), where(at_one, float(not upper), math.nan))
@@ -128,7 +142,8 @@ def gammainc(a: TensorLike, x: TensorLike) -> Tensor:
     >>> f"{gammainc(1.0, 1.0).item():.6f}"
     '0.632121'
     """
-    return in_double("gammainc", lambda a, x: _incomplete_gamma(a, x, False), a, x)
+    rule = _rule_of("gammainc", a, x)
+    return in_double("gammainc", lambda a, x: _incomplete_gamma(a, x, False, rule), a, x)
 
 
 def gammaincc(a: TensorLike, x: TensorLike) -> Tensor:
@@ -138,7 +153,8 @@ def gammaincc(a: TensorLike, x: TensorLike) -> Tensor:
     >>> f"{gammaincc(1.0, 1.0).item():.6f}"
     '0.367879'
     """
-    return in_double("gammaincc", lambda a, x: _incomplete_gamma(a, x, True), a, x)
+    rule = _rule_of("gammaincc", a, x)
+    return in_double("gammaincc", lambda a, x: _incomplete_gamma(a, x, True, rule), a, x)
 
 
 def _lgamma1p(a: Any) -> Any:
@@ -152,19 +168,19 @@ def _lgamma1p(a: Any) -> Any:
 
 
 # -- beta ------------------------------------------------------------------------------------------
-def _beta_end(p: Any, q: Any, z: Any, log_rest: Any) -> Any:
-    """Where ``p s + (p + q) log(1 - z (1 - exp(-s)))`` is 38, by Newton's steps from above."""
+def _beta_end(p: Any, q: Any, z: Any, log_rest: Any, drop: float) -> Any:
+    """Where ``p s + (p + q) log(1 - z (1 - exp(-s)))`` is ``drop``: Newton's steps from above."""
     total = p + q
-    s = (_DROP - total * log_rest) / p
+    s = (drop - total * log_rest) / p
     for _ in range(9):
         e = expm1(-s)
         inner = 1 + z * e
         slope = p - total * z * (1 + e) / inner
-        s = s - (p * s + total * log1p(z * e) - _DROP) / maximum(slope, 1e-300)
+        s = s - (p * s + total * log1p(z * e) - drop) / maximum(slope, 1e-300)
     return s
 
 
-def _beta_inside(a: Any, b: Any, x: Any) -> Any:
+def _beta_inside(a: Any, b: Any, x: Any, rule: Rule) -> Any:
     """I for a, b > 0, 0 < x < 1."""
     lower = x <= (a + 1) / (a + b + 2)
     p, q = where(lower, a, b), where(lower, b, a)
@@ -172,9 +188,9 @@ def _beta_inside(a: Any, b: Any, x: Any) -> Any:
     log_x, log_y = log(x), log1p(-x)
     log_z, log_rest = where(lower, log_x, log_y), where(lower, log_y, log_x)
     with no_grad():
-        end = stop_gradient(_beta_end(p + 1, q, z, log_rest))
+        end = stop_gradient(_beta_end(p + 1, q, z, log_rest, rule.drop))
     rate, total = p + 1, p + q + 1
-    integral = _integral(lambda s: -rate * s - total * log1p(z * expm1(-s)), end)
+    integral = _integral(lambda s: -rate * s - total * log1p(z * expm1(-s)), end, rule)
     term = exp(p * log_z + q * log_rest - betaln(p, q)) / p
     found = term * (1 + z * (p + q) * integral)
     return where(lower, found, 1 - found)
@@ -191,12 +207,13 @@ def betainc(a: TensorLike, b: TensorLike, x: TensorLike) -> Tensor:
     >>> f"{betainc(2.0, 3.0, 0.5).item():.6f}"
     '0.687500'
     """
+    rule = _rule_of("betainc", a, b, x)
 
     def value(a: Any, b: Any, x: Any) -> Any:
         inside = (a > 0) & (b > 0) & (x > 0) & (x < 1) & (a < math.inf) & (b < math.inf)
         safe = (where(inside, each, 0.5) for each in (a, b, x))
         edge = where((a > 0) & (b > 0) & ((x == 0) | (x == 1)), x, math.nan)
-        return where(inside, _beta_inside(*safe), edge)
+        return where(inside, _beta_inside(*safe, rule), edge)
 
     return in_double("betainc", value, a, b, x)
 
