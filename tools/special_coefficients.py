@@ -167,6 +167,11 @@ TABLES: dict[str, tuple[str, Function, float]] = {
     "ERFCINV_SINGLE": (
         "the same for float32, from -0.68 to 0.46", between(erfcinv_ratio, "-0.68", "0.46"), 1e-10,
     ),
+    "ERFINV_SINGLE": ("erfinv(x) / x for float32", between(erfinv_ratio, 0, 0.25), 1e-10),
+    "ERFINV_TAIL": (
+        "erfinv(1 - exp(-s**2)) / s for float32, from -0.68 to 0.02",
+        between(erfcinv_ratio, "-0.68", "0.02"), 1e-10,
+    ),
     "LGAMMA": ("lgamma(x) / ((x - 1) (x - 2)) in t = x - 2", between(lgamma_ratio, 1, 3), 1e-17),
     "LGAMMA_SINGLE": ("the same for float32", between(lgamma_ratio, 1, 3), 1e-10),
     "J0": ("j0(x) in t = x**2 / 32 - 1, |x| <= 8", between(bessel_small("j0"), 0, 64), 1e-17),

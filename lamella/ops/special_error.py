@@ -78,9 +78,10 @@ class Erfcx(Formula):
         yield from unary_samples(erfcx, FLOATS, rtol=2e-12)
 
 
-def _erfinv_small(x: Term) -> Term:
+def _erfinv_small(x: Term, single: bool) -> Term:
     """The inverse of erf for |x| <= 1/2."""
-    return x * polynomial((x * x).call("fma", 8.0, -1.0), tables.ERFINV)
+    table = tables.ERFINV_SINGLE if single else tables.ERFINV
+    return x * polynomial((x * x).call("fma", 8.0, -1.0), table)
 
 
 def _erfcinv_small(p: Term) -> Term:
@@ -96,21 +97,25 @@ def _erfcinv_small(p: Term) -> Term:
     return y - step / (step * y + 1.0)
 
 
-def _erfcinv_single(p: Term) -> Term:
-    """The inverse of erfc for 1e-46 < p <= 1/2, to 1e-10."""
+def _erfcinv_single(p: Term, high: float, table: tuple[float, ...]) -> Term:
+    """The inverse of erfc for small p, to 1e-10."""
     s = (-p.call("log")).call("sqrt")
-    low, high = -0.68, 0.46
-    t = ((s - 4.0) / (s + 4.0) * 2.0 - (high + low)) / (high - low)
-    return s * polynomial(t, tables.ERFCINV_SINGLE)
+    width = high + 0.68
+    # ((s - 4) / (s + 4) + 0.68) 2 / width - 1
+    t = (2 * 1.68 / width - 1.0) - (16.0 / width) / (s + 4.0)
+    return s * polynomial(t, table)
 
 
 def _erfcinv(p: Term, single: bool = False) -> Term:
     """The inverse of erfc on [0, 2]."""
     small = p.call("min", 2.0 - p)
     bounded = small.call("min", 0.5).call("max", 1e-46 if single else 5e-324)
-    tail = _erfcinv_single(bounded) if single else _erfcinv_small(bounded)
+    if single:
+        tail = _erfcinv_single(bounded, 0.46, tables.ERFCINV_SINGLE)
+    else:
+        tail = _erfcinv_small(bounded)
     value = choose(p < 1.0, tail, -tail)
-    value = choose(abs(p - 1.0) <= 0.5, _erfinv_small(1.0 - p), value)
+    value = choose(abs(p - 1.0) <= 0.5, _erfinv_small(1.0 - p, single), value)
     value = choose(small.equals(0.0), choose(p < 1.0, _INF, -_INF), value)
     return choose(small >= 0.0, value, _NAN)
 
@@ -119,10 +124,13 @@ def _erfinv(x: Term, single: bool = False) -> Term:
     """The inverse of erf on [-1, 1]."""
     a = abs(x)
     rest = 1.0 - a
-    bounded = rest.call("min", 0.5).call("max", 1e-17)
-    tail = _erfcinv_single(bounded) if single else _erfcinv_small(bounded)
+    bounded = rest.call("min", 0.5).call("max", 5e-8 if single else 1e-17)
+    if single:
+        tail = _erfcinv_single(bounded, 0.02, tables.ERFINV_TAIL)
+    else:
+        tail = _erfcinv_small(bounded)
     tail = tail.call("copysign", x)
-    value = choose(a <= 0.5, _erfinv_small(x), tail)
+    value = choose(a <= 0.5, _erfinv_small(x, single), tail)
     value = choose(rest.equals(0.0), x * _INF, value)
     return choose(a <= 1.0, value, _NAN)
 
