@@ -173,8 +173,8 @@ _FROM: Final = {
     "lamella.transforms": (
         "ShapeDtypeStruct apply_along_axis apply_over_axes associative_scan check checkpoint "
         "checkpoint_name checkpoint_policies cond custom_batch custom_jvp custom_vjp debug_print "
-        "fori_loop grad hessian io_callback jacfwd jacrev jit jvp map pure_callback scan switch "
-        "value_and_grad vectorize vjp vmap while_loop"
+        "fori_loop grad hessian hvp io_callback jacfwd jacrev jit jvp linearize map pure_callback "
+        "scan switch value_and_grad vectorize vjp vmap while_loop"
     ),
     "lamella.transforms.kernel": "custom_op kernel",
 }

@@ -15,9 +15,11 @@ from lamella.transforms.custom import custom_batch, custom_jvp, custom_vjp
 from lamella.transforms.derivatives import (
     grad,
     hessian,
+    hvp,
     jacfwd,
     jacrev,
     jvp,
+    linearize,
     value_and_grad,
     vjp,
 )  # fmt: skip
@@ -27,7 +29,7 @@ from lamella.transforms.mapping import apply_along_axis, apply_over_axes, vector
 __all__ = [
     "ShapeDtypeStruct", "apply_along_axis", "apply_over_axes", "associative_scan", "check",
     "checkpoint", "checkpoint_name", "checkpoint_policies", "cond", "custom_batch", "custom_jvp",
-    "custom_vjp", "debug_print", "fori_loop", "grad", "hessian", "io_callback", "jacfwd", "jacrev",
-    "jit", "jvp", "map", "pure_callback", "scan", "switch", "value_and_grad", "vectorize", "vjp",
-    "vmap", "while_loop",
+    "custom_vjp", "debug_print", "fori_loop", "grad", "hessian", "hvp", "io_callback", "jacfwd",
+    "jacrev", "jit", "jvp", "linearize", "map", "pure_callback", "scan", "switch",
+    "value_and_grad", "vectorize", "vjp", "vmap", "while_loop",
 ]  # fmt: skip

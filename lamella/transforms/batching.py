@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lamella import ops, tree
-from lamella.errors import OptionError, ShapeError, TraceError
+from lamella.errors import OptionError, ShapeError, TraceError, did_you_mean
 from lamella.graph import names as naming
 from lamella.graph.batch import batch
 from lamella.graph.forward import between
@@ -20,10 +20,13 @@ from lamella.ir.node import Node
 from lamella.ops.calls import part
 from lamella.tensor.core import TensorCore, node_of, wrap
 from lamella.tensor.pending import Trace, current_trace, note, perform, set_trace
+from lamella.tensor.random.stream import fold_in, generator
 from lamella.tensor.tensor import Tensor
 from lamella.transforms.calls import Inputs, is_array, tensor_leaves
 
 __all__ = ["vmap"]
+
+MODES = ("error", "same", "different")
 
 Axes = int | None | Sequence[Any] | dict[str, Any]
 
@@ -104,7 +107,9 @@ class BatchTrace:
         return found
 
 
-def vmap(f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callable[..., Any]:
+def vmap(
+    f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, randomness: str = "error"
+) -> Callable[..., Any]:
     """``f`` for every example along an axis of its arguments.
 
     Args:
@@ -114,10 +119,14 @@ def vmap(f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callab
             of its parts. Keyword arguments use axis 0.
         out_axes: the axis that runs over examples in the results, one for all or a tree like the
             result.
+        randomness: what drawing from the implicit generator means: an "error" (the default), equal
+            numbers for all examples ("same"), or others for each ("different"). Keys that are
+            arguments say it by themselves.
 
     Raises:
         ShapeError: if mapped axes differ in size, or an axis is out of range.
-        OptionError: if nothing is mapped, or ``in_axes`` does not fit the arguments.
+        OptionError: if nothing is mapped, ``in_axes`` does not fit the arguments, or random numbers
+            are drawn without ``randomness``.
         TraceError: if ``f`` leaves a value of one example in a tensor from outside.
 
     >>> import lamella as lm
@@ -125,6 +134,10 @@ def vmap(f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callab
     >>> f(lm.ones((3, 2)), lm.asarray([1.0, 2.0])).tolist()
     [3.0, 3.0, 3.0]
     """
+    if randomness not in MODES:
+        raise OptionError(
+            f"[vmap] randomness={randomness!r}; {did_you_mean(str(randomness), MODES)}"
+        )
 
     @functools.wraps(f)
     def call(*args: Any, **options: Any) -> Any:
@@ -146,7 +159,8 @@ def vmap(f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callab
             many[one] = node
             handles.append(wrap(one))
             trace.created(handles[-1])
-        result = _run(f, inputs, handles, trace, set(many))
+        with Randomness(randomness, trace, many, size):
+            result = _run(f, inputs, handles, trace, set(many))
         leaves, structure = tensor_leaves("vmap", result)
         effects = [part(call, 0) for call, _ in trace.effects]
         found = batch([*effects, *(node_of(leaf) for leaf in leaves)], many, size)
@@ -156,6 +170,39 @@ def vmap(f: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callab
         return _place_out(found, structure, out_axes, size)
 
     return call
+
+
+class Randomness:
+    """The implicit generator while a function runs for one example."""
+
+    def __init__(self, mode: str, trace: BatchTrace, many: dict[Node, Node], size: Size) -> None:
+        self._mode, self._trace, self._many, self._size = mode, trace, many, size
+
+    def __enter__(self) -> None:
+        self._source = source = generator()
+        self._before = node_of(source.key), node_of(source.counter)
+        if self._mode == "different":
+            key, counter = self._before
+            keys = ops.random_split(node_of(fold_in(wrap(key), wrap(counter))), self._size)
+            one = ops.placeholder(key.shape, key.dtype)
+            self._many[one] = keys
+            source.key.node = one
+            source.counter.node = ops.constant(0, counter.dtype)
+
+    def __exit__(self, kind: object, *rest: object) -> None:
+        source, (key, counter) = self._source, self._before
+        drawn = source.counter.node is not counter
+        if self._mode == "different":
+            source.key.node, source.counter.node = key, counter
+            if kind is None:
+                source.counter.rebind(ops.add(counter, ops.constant(1, counter.dtype)))
+        elif self._mode == "error" and drawn:
+            source.counter.node = counter
+            if kind is None:
+                raise OptionError(
+                    "[vmap] the function draws from the implicit generator, and there are many "
+                    'examples; pass randomness="different" or "same", or keys as an argument'
+                )
 
 
 def _run(

@@ -29,7 +29,9 @@ from lamella.transforms.calls import (
 )
 from lamella.transforms.history import mark, moment, released, since
 
-__all__ = ["grad", "hessian", "jacfwd", "jacrev", "jvp", "value_and_grad", "vjp"]
+__all__ = [
+    "grad", "hessian", "hvp", "jacfwd", "jacrev", "jvp", "linearize", "value_and_grad", "vjp",
+]  # fmt: skip
 
 Function = Callable[..., Any]
 
@@ -226,6 +228,60 @@ def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: b
     return (out, tangent, aux) if has_aux else (out, tangent)
 
 
+def linearize(f: Function, *primals: Any, has_aux: bool = False) -> Any:
+    """``f(*primals)`` and its derivative there as a linear function of tangents.
+
+    ``f`` runs once; the linear function may be called any number of times, with trees like
+    ``primals``.
+
+    Returns:
+        ``(out, linear)`` or ``(out, linear, aux)``; ``linear(*tangents)`` is a tree like ``out``.
+
+    Raises:
+        DTypeError: if ``primals`` hold no floating-point tensor, or a result is no tensor.
+        ShapeError: when called, if tangents do not fit the primals.
+
+    >>> import lamella as lm
+    >>> out, linear = linearize(lambda x: x * x, lm.asarray(3.0))
+    >>> out.item(), linear(lm.asarray(1.0)).item(), linear(lm.asarray(2.0)).item()
+    (9.0, 6.0, 12.0)
+    """
+    with enable_grad():
+        marked = Marked("linearize", primals)
+        value, aux = outputs_of("linearize", f(*marked.value), has_aux)
+        leaves, structure = tensor_leaves("linearize", value)
+        nodes = [node_of(leaf) for leaf in leaves]
+    marked.write_back()
+
+    def linear(*tangents: Any) -> Any:
+        with enable_grad():
+            along = _tangents(marked, primals, tangents)
+            found = forward.jvp(nodes, marked.nodes, along)
+            pairs = zip(found, nodes, strict=True)
+            made = [wrap(_zeros(n) if t is None else t) for t, n in pairs]
+            return marked.released(tree.unflatten(structure, made))
+
+    out, aux = marked.released(
+        (tree.unflatten(structure, [wrap(node) for node in nodes]), aux)
+    )
+    return (out, linear, aux) if has_aux else (out, linear)
+
+
+def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    """The Hessian of a scalar function times a vector, without the Hessian: forward over reverse.
+
+    ``primals`` and ``tangents`` are tuples with one tree for each argument of ``f``; so is the
+    result (Pearlmutter, 1994, "Fast exact multiplication by the Hessian").
+
+    >>> import lamella as lm
+    >>> x, v = lm.asarray([1.0, 2.0]), lm.asarray([1.0, 0.0])
+    >>> hvp(lambda x: (x ** 3).sum(), (x,), (v,))[0].tolist()
+    [6.0, 0.0]
+    """
+    numbers = tuple(range(len(primals)))
+    return jvp(grad(f, numbers), tuple(primals), tuple(tangents))[1]
+
+
 def _tangents(marked: Marked, primals: object, tangents: object) -> list[Node]:
     """One tangent for each mark, in its dtype."""
     leaves, form = tree.flatten(tangents)
@@ -261,11 +317,12 @@ def _basis(x: Tensor) -> Tensor:
     return wrap(ops.reshape(ops.cast(one, x.dtype), (count, *x.shape)))
 
 
-def jacrev(f: Function, argnums: int = 0) -> Function:
-    """The Jacobian of ``f`` by argument ``argnums``, a row at a time by reverse mode.
+def jacrev(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
+    """The Jacobian of ``f`` by argument(s) ``argnums``, a row at a time by reverse mode.
 
-    A tree like the output of trees like the argument: for an output leaf of shape ``O`` and an
-    input leaf of shape ``I`` a tensor of shape ``O + I``. Best where outputs are fewer than inputs.
+    A tree like the output of trees like the argument (a tuple of them for a sequence of argnums):
+    for an output leaf of shape ``O`` and an input leaf of shape ``I`` a tensor of shape ``O + I``.
+    Best where outputs are fewer than inputs. With ``has_aux`` it returns ``(jacobian, auxiliary)``.
 
     >>> import lamella as lm
     >>> jacrev(lambda x: x * x)(lm.asarray([1.0, 2.0])).tolist()
@@ -274,30 +331,44 @@ def jacrev(f: Function, argnums: int = 0) -> Function:
 
     @functools.wraps(f)
     def call(*args: Any, **options: Any) -> Any:
-        (number,) = argument_numbers("jacrev", argnums, len(args))
+        one, chosen = _of_chosen("jacrev", f, argnums, args, options)
         start = moment()
-
-        def one(x: Any) -> Any:
-            return f(*args[:number], x, *args[number + 1 :], **options)
-
-        out, pull = vjp(one, args[number])
+        out, pull, *aux = vjp(one, *chosen, has_aux=has_aux)
         leaves, structure = tensor_leaves("jacrev", out)
 
         def row(seed: Tensor, i: int) -> Any:
             seeds = [seed if j == i else wrap(_zeros(o.node)) for j, o in enumerate(leaves)]
-            return pull(tree.unflatten(structure, seeds))[0]
+            pulled = pull(tree.unflatten(structure, seeds))
+            return pulled[0] if isinstance(argnums, int) else pulled
 
         rows = []
         for i, leaf in enumerate(leaves):
             many = vmap(functools.partial(row, i=i))(_basis(leaf))
             shape = leaf.shape
             rows.append(tree.map(lambda g, s=shape: g.reshape((*s, *g.shape[1:])), many))
-        return released(tree.unflatten(structure, rows), since(start))
+        found = released(tree.unflatten(structure, rows), since(start))
+        return (found, aux[0]) if has_aux else found
 
     return call
 
 
-def jacfwd(f: Function, argnums: int = 0) -> Function:
+def _of_chosen(
+    name: str, f: Function, argnums: int | Sequence[int], args: tuple[Any, ...],
+    options: dict[str, Any],
+) -> tuple[Function, list[Any]]:  # fmt: skip
+    """``f`` as a function of the chosen arguments alone, and those."""
+    numbers = argument_numbers(name, argnums, len(args))
+
+    def one(*chosen: Any) -> Any:
+        given = list(args)
+        for place, value in zip(numbers, chosen, strict=True):
+            given[place] = value
+        return f(*given, **options)
+
+    return one, [args[number] for number in numbers]
+
+
+def jacfwd(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
     """The Jacobian of ``f`` as :func:`jacrev` gives it, a column at a time by forward mode.
 
     Best where inputs are fewer than outputs.
@@ -309,29 +380,29 @@ def jacfwd(f: Function, argnums: int = 0) -> Function:
 
     @functools.wraps(f)
     def call(*args: Any, **options: Any) -> Any:
-        (number,) = argument_numbers("jacfwd", argnums, len(args))
+        one, chosen = _of_chosen("jacfwd", f, argnums, args, options)
         start = moment()
-        marked = Marked("jacfwd", (args[number],))
-        inputs = marked.inputs
+        out, linear, *aux = linearize(one, *chosen, has_aux=has_aux)
+        structure = tree.structure(out)
+        inputs = Inputs(tuple(chosen), floating=True)
         leaves = inputs.tensors
 
         def along(direction: Tensor, i: int) -> Any:
             tangents = [
                 direction if j == i else wrap(_zeros(x.node)) for j, x in enumerate(leaves)
             ]
-            given = inputs.with_tensors(tangents)
-            return jvp(
-                lambda x: f(*args[:number], x, *args[number + 1 :], **options),
-                inputs.with_tensors(leaves), given,
-            )[1]  # fmt: skip
+            return linear(*inputs.with_tensors(tangents))
 
         columns: list[list[Tensor]] = []
         for i, leaf in enumerate(leaves):
             many = vmap(functools.partial(along, i=i))(_basis(leaf))
-            found, structure = tensor_leaves("jacfwd", many)
+            found, _ = tensor_leaves("jacfwd", many)
             columns.append([_columns_last(each, leaf.shape) for each in found])
-        found = [inputs.with_tensors(parts)[0] for parts in zip(*columns, strict=True)]
-        return released(tree.unflatten(structure, found), since(start))
+        trees = [inputs.with_tensors(parts) for parts in zip(*columns, strict=True)]
+        if isinstance(argnums, int):
+            trees = [each[0] for each in trees]
+        made = released(tree.unflatten(structure, trees), since(start))
+        return (made, aux[0]) if has_aux else made
 
     return call
 
@@ -343,13 +414,14 @@ def _columns_last(many: Tensor, shape: tuple[int, ...]) -> Tensor:
     return wrap(ops.reshape(moved, (*node.shape[1:], *shape)))
 
 
-def hessian(f: Function, argnums: int = 0) -> Function:
+def hessian(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
     """The second derivatives of a scalar function: for leaves of shapes ``I``, ``J`` an ``I + J``.
 
-    Forward over reverse: the Jacobian of the gradient.
+    Forward over reverse: the Jacobian of the gradient. A sequence of ``argnums`` gives a tuple of
+    tuples; with ``has_aux`` it returns ``(hessian, auxiliary)``.
 
     >>> import lamella as lm
     >>> hessian(lambda x: (x ** 3).sum())(lm.asarray([1.0, 2.0])).tolist()
     [[6.0, 0.0], [0.0, 12.0]]
     """
-    return jacfwd(grad(f, argnums), argnums)
+    return jacfwd(grad(f, argnums, has_aux), argnums, has_aux)
