@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import lamella as lm
 from lamella import ops
 from lamella.compiler.contraction_plan import forced, writer
 from lamella.compiler.contraction_shapes import Shape, Thin, choose
@@ -21,6 +22,7 @@ from lamella.compiler.partition import materialised
 from lamella.compiler.pipeline import compile_graph
 from lamella.compiler.statements import build
 from lamella.compiler.tiles import TileKernel
+from lamella.config import config
 from lamella.dtypes import DType, bfloat16, float16, float32, float64, int8, int32
 from lamella.ir.loop_interp import run_kernel
 from lamella.ir.node import Node, topological
@@ -252,3 +254,14 @@ def test_several_batches_and_summed_axes_are_split_along_the_longest() -> None:
     assert split_contractions([out])[0] is not out
     found = run([out, *nodes], [x.astype(np.float32) for x in (a, b)], target_named("host"))
     np.testing.assert_allclose(found, np.einsum("xyzk,ykxn->nxz", a, b), rtol=1e-4, atol=2e-3)
+
+
+@pytest.mark.parametrize("shape", [(300, 200, 400), (8, 700, 300), (16, 16, 9000)])
+def test_the_same_bits_on_any_number_of_threads(shape: tuple[int, int, int]) -> None:
+    m, n, k = shape
+    a, b = (lm.asarray(x) for x in factors(m, n, k, "nn", float32, 3))
+    found = []
+    for threads in (1, 2, 3):
+        with config(threads=threads):
+            found.append((a @ b).numpy().tobytes())
+    assert len(set(found)) == 1
