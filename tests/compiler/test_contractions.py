@@ -24,6 +24,7 @@ from lamella.compiler.statements import build
 from lamella.compiler.tiles import TileKernel
 from lamella.config import config
 from lamella.dtypes import DType, bfloat16, float16, float32, float64, int8, int32
+from lamella.ir.dim import Dim
 from lamella.ir.loop_interp import run_kernel
 from lamella.ir.node import Node, topological
 from tests.support.llvm_backend import run_kernel_llvm, target_named
@@ -265,3 +266,25 @@ def test_the_same_bits_on_any_number_of_threads(shape: tuple[int, int, int]) -> 
         with config(threads=threads):
             found.append((a @ b).numpy().tobytes())
     assert len(set(found)) == 1
+
+
+@settings(max_examples=12)
+@given(SIZES, SIZES, SIZES, st.sampled_from(["m", "n", "k", "mnk"]), ORDERS)
+def test_sizes_known_only_at_run_time(m: int, n: int, k: int, opened: str, order: str) -> None:
+    sizes = {"m": m, "n": n, "k": k}
+    sizes = {c: size if c in opened else size + 40 for c, size in sizes.items()}
+    dims = {c: Dim(c) if c in opened else size for c, size in sizes.items()}
+    nodes = placeholders(dims["m"], dims["n"], dims["k"], order, float32)  # type: ignore[arg-type]
+    arrays = factors(*sizes.values(), order, float32, 5)
+    target = target_named("host")
+    made = compile_graph(nodes[:1], nodes[1:], [], target.vector_bytes, verify=True)
+    result = np.full((sizes["m"], sizes["n"]), 77, np.float32)
+    (step,) = made.steps
+    kernel = made.kernels[step.kernel]
+    known = {name: sizes[name] for name in kernel.sizes}
+    slots = dict(zip(step.slots, kernel.buffers, strict=False))
+    given_ = {b.name: [*arrays, result][s].reshape(-1) for s, b in slots.items()}
+    run_kernel_llvm(kernel, given_, {}, known, target)
+    a = arrays[0].T if order[0] == "t" else arrays[0]
+    b = arrays[1].T if order[1] == "t" else arrays[1]
+    np.testing.assert_allclose(result, a.astype(np.float64) @ b, rtol=1e-4, atol=1e-4)
