@@ -24,6 +24,7 @@ from lamella.ops.reduce import Reduction
 
 __all__ = ["layouts"]
 
+LONG = 256  # elements that are summed as one axis; windows are shorter
 Order = tuple[int, ...]  # axis i of the stored form is axis order[i] of the node
 
 
@@ -155,13 +156,17 @@ def _joined(x: Node, reduced: Sequence[bool]) -> tuple[Node, tuple[int, ...]]:
     shape: list[Size] = []
     axes: list[int] = []
     for axis, size in enumerate(x.shape):
-        if axis and reduced[axis] and reduced[axis - 1]:
+        if axis and reduced[axis] and reduced[axis - 1] and _is_long(size * shape[-1]):
             shape[-1] = shape[-1] * size
             continue
         if reduced[axis]:
             axes.append(len(shape))
         shape.append(size)
     return ops.reshape(x, shape), tuple(axes)
+
+
+def _is_long(size: Size) -> bool:
+    return not isinstance(size, int) or size >= LONG
 
 
 def _split(source: Shape, result: Shape) -> list[list[int]] | None:

@@ -111,22 +111,23 @@ def _by_demand(order: Sequence[Node], stored: set[Node], costs: dict[Node, int])
             elif name == "broadcast_to":
                 limit = CHEAP if source.size != node.size else None
             if limit is not None and costs[source] > limit:
-                stored.add(_before_movement(source, stored))
+                found = _before_movement(source, stored)
+                if found is not None:
+                    stored.add(found)
 
 
-def _before_movement(node: Node, stored: set[Node]) -> Node:
+def _before_movement(node: Node, stored: set[Node]) -> Node | None:
     """The node itself, or what it only moves around, repeats or surrounds: storing that keeps the
-    movement free for every user.
+    movement free for every user. None where that is stored already.
     """
     while node.op.kind == "movement" and _cost(node) == 0 and _moves_one(node):
         source = node.inputs[0]
         grows = isinstance(node.size, int) and isinstance(source.size, int)
-        if (
-            source in stored
-            or is_external(source)
-            or source.op.kind == "leaf"
-            or not (source.size == node.size or (grows and source.size < node.size))
-        ):
+        if not (source.size == node.size or (grows and source.size < node.size)):
+            break
+        if source in stored or is_external(source):
+            return None
+        if source.op.kind == "leaf":
             break
         node = source
     return node
