@@ -155,7 +155,7 @@ class Assembler:
 
     # -- slots -------------------------------------------------------------------------------------
     def _assemble(self, drafts: Sequence[Draft], needed: set[Node]) -> Blueprint:
-        kernels = [made.kernel for made in drafts if made.kernel is not None]
+        kernels = [k for made in drafts for k in (*made.zeroing, made.kernel) if k is not None]
         calls = [made.call for made in drafts if made.call is not None]
         inner = [control.symbols_of(call) for call in calls]
         names = sorted(self._symbols().union(*(kernel.sizes for kernel in kernels), *inner))
@@ -182,7 +182,8 @@ class Assembler:
             if made.call is not None:
                 self._opaque_step(result, made.call, slot, list(sizes.values()))
             elif made.kernel is not None:
-                self._step(result, made, made.kernel, slot | params | sizes)
+                for kernel in (*made.zeroing, made.kernel):
+                    self._step(result, made, kernel, slot | params | sizes)
             self._describe(result.steps[begins[-1] :], group)
         begins.append(len(result.steps))
         for i, t in enumerate(result.temporaries[:whole]):

@@ -8,10 +8,10 @@ what its arguments are in the program.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from lamella.compiler.across import TransposeKernel, across
-from lamella.compiler.blocks import frame, lane_cost, load_indices
+from lamella.compiler.blocks import LONG, frame, lane_cost, load_indices
 from lamella.compiler.contraction_plan import writer
 from lamella.compiler.convolution import writer as convolution_writer
 from lamella.compiler.elements import Elements
@@ -25,6 +25,7 @@ from lamella.ir.index import linearise, split_linear
 from lamella.ir.loops import (
     Alloc,
     BufferParam,
+    Const,
     Expr,
     For,
     If,
@@ -52,6 +53,7 @@ class Draft:
     temporaries: set[Node]
     sites: list[str | None]  # of the operations that may report a fault
     call: Node | None = None  # the call without a kernel
+    zeroing: list[Kernel] = field(default_factory=list)  # before it, of results that begin as zero
 
 
 class Writer:
@@ -90,6 +92,11 @@ class Writer:
         """Store one element of result ``number`` of a call."""
         node = self._statement.parts[number]
         return Store(self._names[node], linearise(index, node.shape), value)
+
+    def atomic(self, number: int, index: Index, op: str, value: Expr) -> Stmt:
+        """Change an element of a result, which begins as zero, in one step."""
+        node = self._statement.parts[number]
+        return Store(self._names[node], linearise(index, node.shape), value, None, op)
 
     def load_part(self, number: int, index: Index) -> Expr:
         """Load an element of result ``number`` stored before in this iteration."""
@@ -136,6 +143,8 @@ def _lanes_pay(body: Sequence[Stmt], lane: Var) -> bool:
             return False
         if isinstance(s, If) and lane in expressions([s.condition]):
             return False
+        if isinstance(s, Store) and s.atomic:
+            return False
         if isinstance(s, Store):
             roots.extend((s.value, Load(s.buffer, s.index, int64)))
     return lane_cost(lane, load_indices(roots)) < 2
@@ -163,7 +172,25 @@ def draft(group: Group, program: Program, needed: set[Node], vector_bytes: int) 
         body, work = rows.grid(), rows.work
         temporaries = rows.temporaries
     kernel = _signed(body, _dtypes(group, program), work)
-    return Draft(kernel, temporaries, _sites(group) if kernel.faults else [])
+    zeroing = [_zeroing(name, kernel, program) for name in _added_to(kernel)]
+    return Draft(kernel, temporaries, _sites(group) if kernel.faults else [], None, zeroing)
+
+
+def _added_to(kernel: Kernel) -> list[str]:
+    """The buffers that a kernel changes in atomic steps."""
+    stores = [s for s in statements((kernel.body,)) if isinstance(s, Store) and s.atomic]
+    return list(dict.fromkeys(s.buffer for s in stores))
+
+
+def _zeroing(name: str, kernel: Kernel, program: Program) -> Kernel:
+    """A kernel that fills a buffer of ``kernel`` with zeros."""
+    node = next(node for node, own in program.names.items() if own == name)
+    shape = frame([], Var("z", product(node.shape)), has_inner=False)
+    body: tuple[Stmt, ...] = (Store(name, next(iter(shape.variables.values())),
+                                    Const(0, node.dtype)),)  # fmt: skip
+    if shape.lane is not None:
+        body = (For(shape.lane, "lanes", body),)
+    return _signed(For(shape.grid, "grid", body), {name: node.dtype}, LONG)
 
 
 def _dtypes(group: Group, program: Program) -> dict[str, DType]:

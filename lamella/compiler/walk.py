@@ -157,6 +157,8 @@ def mentions(body: Iterable[Stmt]) -> Mentions:
     for s in statements(body):
         if isinstance(s, Store):
             found.writes.setdefault(s.buffer, s)
+            if s.atomic:
+                found.reads.setdefault(s.buffer, Load(s.buffer, s.index, s.value.dtype))
             found.buffers[s.buffer] = None
     return found
 

@@ -240,7 +240,12 @@ class _Run:
         self.cache = {}
         if stmt.mask is None or self.expr(stmt.mask):
             at = self.place(stmt.buffer, stmt.index)
-            self.memory[stmt.buffer][at] = self.expr(stmt.value)
+            value, memory = self.expr(stmt.value), self.memory[stmt.buffer]
+            if stmt.atomic:
+                dtype = stmt.value.dtype
+                old = memory[at].item()
+                value = scalar.evaluate(stmt.atomic, [old, value], [dtype, dtype], dtype)
+            memory[at] = value
 
     def accumulate(self, stmt: Accumulate) -> None:
         values = self.evaluate(*stmt.values)

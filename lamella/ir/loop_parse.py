@@ -361,8 +361,9 @@ class _Reader:
         if following == "[" and word in self.scope.buffers:
             line.accept("[")
             index, mask, _ = line.subscript()
+            atomic = line.word() if line.accept("atomic") else ""
             line.expect("=")
-            return Store(word, index, line.expr(), mask)
+            return Store(word, index, line.expr(), mask, atomic)
         if following == "=":
             line.accept("=")
             return Assign(word, line.expr())

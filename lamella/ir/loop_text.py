@@ -198,7 +198,8 @@ class _Printer:
         names, texts = self.names, [self.texts[number] for number in numbers]
         if isinstance(stmt, Store):
             masked = f" if {texts[0]}" if stmt.mask is not None else ""
-            return f"{names[stmt.buffer]}[{texts[-2]}{masked}] = {texts[-1]}"
+            becomes = f"atomic {stmt.atomic}=" if stmt.atomic else "="
+            return f"{names[stmt.buffer]}[{texts[-2]}{masked}] {becomes} {texts[-1]}"
         if isinstance(stmt, Assign):
             return f"{names[stmt.name]} = {texts[0]}"
         if isinstance(stmt, Declare):

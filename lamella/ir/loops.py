@@ -221,6 +221,7 @@ APPLY_OPS: Final[dict[str, tuple[int, str]]] = {
     ),
 }  # fmt: skip
 
+ATOMIC_OPS: Final = ("add", "max", "min", "and", "or")
 ACCUMULATE_OPS: Final = ("add", "mul", "max", "min", "and", "or", "argmax", "argmin")
 
 
@@ -238,12 +239,18 @@ def cast(value: Expr, dtype: DType) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """``buffer[index] = value``, where ``mask`` (bool, default true) holds."""
+    """``buffer[index] = value``, where ``mask`` (bool, default true) holds.
+
+    With ``atomic`` (of ``ATOMIC_OPS``) the element becomes that operation of itself and the value,
+    in one step however many iterations do it at once: integers in arguments of the kernel, not in
+    lanes, and nothing else in the kernel touches the buffer.
+    """
 
     buffer: str
     index: Expr
     value: Expr
     mask: Expr | None = None
+    atomic: str = ""
 
 
 @dataclass(frozen=True, slots=True)

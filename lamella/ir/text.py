@@ -15,7 +15,7 @@ grammar, one line a statement, blocks by two more spaces of indentation::
                | "var" name ":" dtype "=" expr                           Declare
                | name "=" expr                                           Assign
                | name {"," name} op "=" expr {"," expr}                  Accumulate: total add= x[i]
-               | name "[" expr ["if" mask] "]" "=" expr                  Store
+               | name "[" expr ["if" mask] "]" ["atomic" op] "=" expr    Store
                | ("register" | "local" | "shared") name ":" dtype "[" number "]"
                | "barrier"
                | "%" number "=" expr                                     see below

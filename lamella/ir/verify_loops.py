@@ -23,6 +23,7 @@ from lamella.ir.dim import Dim, Size, symbols
 from lamella.ir.loop_text import statement_text
 from lamella.ir.loops import (
     ACCUMULATE_OPS,
+    ATOMIC_OPS,
     Accumulate,
     Alloc,
     Assign,
@@ -252,6 +253,12 @@ class _Verifier:
         self.access(stmt.buffer, stmt.index, stmt.mask, scope)
         if stmt.value.dtype is not dtype:
             self.fail(f"a {stmt.value.dtype.name} value does not go into a {dtype.name} buffer")
+        if stmt.atomic and (
+            stmt.atomic not in ATOMIC_OPS or dtype.kind not in "iu"
+            or self.modes.get(stmt.buffer) != "inout" or scope.inside("lanes")
+        ):
+            self.fail("an atomic step is add, max, min, and, or of integers in an inout buffer, "
+                      "not in lanes")  # fmt: skip
 
     def declare(self, stmt: Declare, scope: _Scope) -> _Scope:
         self.define(stmt.name)

@@ -88,6 +88,9 @@ class KernelWriter(Protocol):
     def part(self, number: int, index: Index, value: Expr) -> Stmt:
         """Store one element of result ``number`` of a call."""
 
+    def atomic(self, number: int, index: Index, op: str, value: Expr) -> Stmt:
+        """Change an element of result ``number``, which begins as zero, in one step."""
+
     def load_part(self, number: int, index: Index) -> Expr:
         """Load an element of result ``number`` that this grid iteration has stored before."""
 

@@ -260,6 +260,11 @@ class _Memory:
             return Store(array.name, ix.linearise(index, array.shape), value)
         return self._out.part(array.number - len(self._args), (*self._point, *index), value)
 
+    def atomic(self, array: Array, index: tuple[Expr, ...], op: str, value: Expr) -> Stmt:
+        """Change one element of a result in one step."""
+        place = (*self._point, *index)
+        return self._out.atomic(array.number - len(self._args), place, op, value)
+
     def name(self, name: str) -> str:
         """A name nothing else has."""
         return self._out.temporary(name)
@@ -357,7 +362,8 @@ class Decorator(Words):
         ``lm.kernel.grid(sizes…)``, whose iterations are independent; inside are ``range``,
         ``lm.kernel.lanes`` and ``lm.kernel.unroll`` loops, ``if``, local variables, scratch memory
         (``lm.kernel.local(size, dtype)``), arithmetic and elementary functions (``lm.exp``,
-        ``math.exp`` …). Indices are checked unless they are known to fit. Inputs that are
+        ``math.exp`` …), and ``lm.kernel.atomic_add(result, index, n)`` where iterations meet.
+        Indices are checked unless they are known to fit. Inputs that are
         expressions are computed inside the kernel. Without rules (``Kernel.vjp``, ``Kernel.jvp``) a
         derivative is an error; ``vmap`` needs none.
 

@@ -67,6 +67,7 @@ class Compiler(Expressions):
         self.mutable = {name for name, count in counts.items() if count > 1}
         self.lane: set[str] = set()  # variables declared outside the lanes loop under way
         self.in_lanes = False
+        self.atomic: set[int] = set()  # results that are changed in atomic steps
 
     def split(self) -> tuple[list[ast.stmt], ast.For]:
         """What precedes the grid loop, and the grid loop."""
@@ -127,6 +128,8 @@ class Compiler(Expressions):
             return self.condition(node)
         if isinstance(node, ast.Pass) or _is_docstring(node):
             return []
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            return self.effect(node.value)
         raise self.fail(node, f"{type(node).__name__} has no meaning in a kernel")
 
     def assign(self, target: ast.expr, value: Any, dtype: DType | None) -> list[Stmt]:
@@ -140,7 +143,7 @@ class Compiler(Expressions):
             array = self.value(target.value)
             if not isinstance(array, Array) or not array.written:
                 raise self.fail(target, "only results and scratch memory can be written")
-            index = self.index(array, target)
+            index = self.index(array, target, target.slice)
             return [self.memory.store(array, index, self.typed(value, array.dtype))]
         if not isinstance(target, ast.Name):
             raise self.fail(target, "assign to a name or to an element of an array")
@@ -214,6 +217,21 @@ class Compiler(Expressions):
         self.lane, self.in_lanes = before
         self.names[node.target.id] = outer
         return [For(var, kind, body)]  # type: ignore[arg-type]
+
+    def effect(self, node: ast.Call) -> list[Stmt]:
+        """A call for its effect: an atomic step."""
+        op = words.ATOMIC.get(self.value(node.func))
+        if op is None or len(node.args) != 3:
+            raise self.fail(node, "the result of this call is not used")
+        array = self.value(node.args[0])
+        if not isinstance(array, Array) or array.number < 0 or not array.written:
+            raise self.fail(node, "atomic steps change results")
+        if array.dtype.kind not in "iu" or self.in_lanes:
+            raise self.fail(node, "atomic steps change integers, outside of loops over lanes")
+        self.atomic.add(array.number)
+        index = self.index(array, node, node.args[1])
+        value = self.typed(self.value(node.args[2]), array.dtype)
+        return [self.memory.atomic(array, index, op, value)]
 
     def condition(self, node: ast.If) -> list[Stmt]:
         """``if``: decided now where it is known, else a branch."""

@@ -53,6 +53,9 @@ class Memory(Protocol):
     def store(self, array: Array, index: tuple[Expr, ...], value: Expr) -> Stmt:
         """Write one element."""
 
+    def atomic(self, array: Array, index: tuple[Expr, ...], op: str, value: Expr) -> Stmt:
+        """Change one element in one step."""
+
     def name(self, name: str) -> str:
         """A name nothing else has."""
 
@@ -140,12 +143,12 @@ class Expressions:
     def _subscript(self, node: ast.Subscript) -> Any:
         array = self.value(node.value)
         if isinstance(array, Array):
-            return self.memory.load(array, self.index(array, node))
+            return self.memory.load(array, self.index(array, node, node.slice))
         return array[self.value(node.slice)]
 
-    def index(self, array: Array, node: ast.Subscript) -> tuple[Expr, ...]:
+    def index(self, array: Array, node: ast.AST, subscript: ast.expr) -> tuple[Expr, ...]:
         """The index of an element, checked where it may lie outside."""
-        given = self.value(node.slice)
+        given = self.value(subscript)
         given = given if isinstance(given, tuple) else (given,)
         if len(given) != array.ndim:
             raise self.fail(node, f"{len(given)} indices for an array of {array.ndim} axes")

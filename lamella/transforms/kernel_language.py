@@ -15,7 +15,7 @@ import numpy as np
 
 from lamella.dtypes import DType
 
-__all__ = ["LOOPS", "SPACES", "Words", "grid", "lanes", "local", "unroll", "where"]
+__all__ = ["ATOMIC", "LOOPS", "SPACES", "Words", "grid", "lanes", "local", "unroll", "where"]
 
 
 def grid(*sizes: int) -> Iterator[Any]:
@@ -62,6 +62,26 @@ def where(condition: Any, a: Any, b: Any) -> Any:
     return a if condition else b
 
 
+def atomic_add(array: Any, index: Any, value: Any) -> None:
+    """Add to an element of a result, in one step however many iterations do so at once.
+
+    Integers only: sums of floating-point numbers depend on their order, and results here do not. A
+    result that is added to begins as zero, and is neither read nor written otherwise.
+    """
+    array[index] += value
+
+
+def atomic_max(array: Any, index: Any, value: Any) -> None:
+    """As ``atomic_add``, for the larger of an element and a value."""
+    array[index] = max(array[index], value)
+
+
+def atomic_min(array: Any, index: Any, value: Any) -> None:
+    """As ``atomic_add``, for the smaller of an element and a value."""
+    array[index] = min(array[index], value)
+
+
+ATOMIC = {atomic_add: "add", atomic_max: "max", atomic_min: "min"}
 LOOPS = {range: "serial", lanes: "lanes", unroll: "unroll"}
 SPACES = {local: "local", registers: "register", shared: "shared"}
 
@@ -76,3 +96,6 @@ class Words:
     registers = staticmethod(registers)
     shared = staticmethod(shared)
     where = staticmethod(where)
+    atomic_add = staticmethod(atomic_add)
+    atomic_max = staticmethod(atomic_max)
+    atomic_min = staticmethod(atomic_min)

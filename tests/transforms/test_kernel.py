@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import lamella as lm
-from lamella.errors import LamellaIndexError, MissingRuleError, OptionError
+from lamella import ops
+from lamella.errors import CompilerError, LamellaIndexError, MissingRuleError, OptionError
+from lamella.ir.loop_interp import run_kernel
+from lamella.ir.text import kernel_text, parse_kernel
+from lamella.ir.verify_loops import verify_kernel
+from tests.support.c_backend import run_kernel_c
+from tests.support.programs import run_program
 
 rng = np.random.default_rng(0)
 
@@ -99,6 +106,58 @@ def test_scratch_and_options(tile: int) -> None:
     a, b = draw(6, 5), draw(5, 7)
     np.testing.assert_allclose(product(a, b, tile=tile).numpy(), a @ b, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(product.reference(a, b, tile=tile), a @ b, rtol=1e-5, atol=1e-6)
+
+
+@lm.kernel(out=lambda x, *, bins: [((bins,), lm.int32), ((1,), lm.int64), ((1,), lm.int64)])
+def counted(x, counts, largest, smallest, *, bins):
+    for i in lm.kernel.grid(x.shape[0]):
+        lm.kernel.atomic_add(counts, x[i] % bins, 1)
+        lm.kernel.atomic_max(largest, 0, x[i])
+        lm.kernel.atomic_min(smallest, 0, x[i])
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000, 300_001])
+def test_atomic_steps(size: int) -> None:
+    x = rng.integers(-1000, 1000, size)
+    for _ in range(2):
+        counts, largest, smallest = counted(x, bins=7)
+        np.testing.assert_array_equal(counts.numpy(), np.bincount(x % 7, minlength=7))
+        assert largest.item() == x.max(initial=0) and smallest.item() == x.min(initial=0)
+    if size < 2000:
+        np.testing.assert_array_equal(counted.reference(x, bins=7)[0], counts.numpy())
+    many = np.stack([x, x + 1])
+    rows = lm.vmap(lambda v: counted(v, bins=5)[0])(many).numpy()
+    wanted = np.stack([np.bincount(row % 5, minlength=5) for row in many])
+    np.testing.assert_array_equal(rows, wanted)
+
+
+def test_atomic_steps_in_every_form_of_the_ir() -> None:
+    x = rng.integers(-50, 50, 300)
+    lowered = lm.jit(lambda v: counted(v, bins=7)).lower(x)
+    for kernel in lowered.kernels:
+        verify_kernel(kernel)
+        assert parse_kernel(kernel_text(kernel)) == kernel
+    assert "atomic add=" in lowered.text(2)
+    for run in (run_kernel_c, run_kernel):
+        node = ops.data(x, x.shape, lm.int64)
+        definition = counted(lm.asarray(x), bins=7)[0].node.inputs[0].op
+        counts, largest, _ = run_program(list(ops.call(definition, node)), run)
+        np.testing.assert_array_equal(counts, np.bincount(x % 7, minlength=7))
+        assert largest[0] == x.max()
+    kernel = lowered.kernels[-1]
+    buffers = tuple(replace(b, dtype=lm.float32) for b in kernel.buffers)
+    with pytest.raises(CompilerError):
+        verify_kernel(replace(kernel, buffers=buffers))
+
+
+def test_atomic_steps_of_floats_are_refused() -> None:
+    @lm.kernel(out=lambda x: x)
+    def added(x, y):
+        for i in lm.kernel.grid(x.shape[0]):
+            lm.kernel.atomic_add(y, i, x[i])
+
+    with pytest.raises(OptionError, match="integers"):
+        added(np.ones(3, np.float32)).numpy()
 
 
 def test_indices_are_checked() -> None:

@@ -48,6 +48,8 @@ def function_name(kernel: Kernel) -> str:
     """The C function's name: the kernel's, where C allows it."""
     return Names().define(kernel.name)
 
+_ATOMIC: Final = {"add": "+=", "and": "&=", "or": "|="}
+
 
 class _Emitter(Expressions):
     """Statements."""
@@ -159,7 +161,14 @@ class _Emitter(Expressions):
         dtype = self.storage[stmt.buffer]
         if dtype.kind == "f" and dtype.bits == 16:
             value = self.helpers.fixed(f"to_{dtype.name}", value)
-        self.line(f"{self.names[stmt.buffer]}[{index}] = {value};")
+        place = f"{self.names[stmt.buffer]}[{index}]"
+        if stmt.atomic in ("max", "min"):  # tests run one task at a time
+            self.line(f"if ({value} {'>' if stmt.atomic == 'max' else '<'} {place})")
+            self.line(f"  {place} = {value};")
+        elif stmt.atomic:
+            self.line(f"{place} {_ATOMIC[stmt.atomic]} {value};")
+        else:
+            self.line(f"{place} = {value};")
         if stmt.mask is not None:
             self.depth -= 1
             self.line("}")

@@ -157,7 +157,10 @@ class FunctionWriter:
             if not mask.const:
                 return
             mask = None
-        self.m.store(stmt.buffer, index, value, mask)
+        if stmt.atomic:
+            self.m.atomic(stmt.atomic, stmt.buffer, index, value, mask)
+        else:
+            self.m.store(stmt.buffer, index, value, mask)
         self.e.forget()
 
     def _prefetch(self, stmt: Prefetch) -> None:

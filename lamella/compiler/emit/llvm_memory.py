@@ -295,6 +295,20 @@ class Memory:
                 self._scatter(buffer, index, wide, mask)
         self.written([name])
 
+    def atomic(
+        self, op: str, name: str, index: Affine, value: Value, mask: Value | None
+    ) -> None:
+        """``name[index] = op(name[index], value)`` in one step, where ``mask`` holds."""
+        buffer = self.buffers[name]
+        pointer = self.address(buffer, index)
+        if mask is not None:
+            pointer = self._guarded(pointer, mask)
+        unsigned = "u" if buffer.dtype.kind == "u" and op in ("max", "min") else ""
+        element = memory_type(buffer.dtype)
+        where = f"ptr {pointer.text}, {element} {value.text} monotonic"
+        self.b.effect(f"%{self.b.fresh('a')} = atomicrmw {unsigned}{op} {where}")
+        self.written([name])
+
     def written(self, names: Iterable[str]) -> None:
         """Loads from these buffers (and any that may overlap them) must be done again."""
         groups = {self.buffers[name].group for name in names if name in self.buffers}

@@ -119,7 +119,7 @@ class _Expander:
         x = self.expr
         if isinstance(stmt, Store):
             mask = None if stmt.mask is None else x(stmt.mask)
-            return Store(stmt.buffer, x(stmt.index), x(stmt.value), mask)
+            return Store(stmt.buffer, x(stmt.index), x(stmt.value), mask, stmt.atomic)
         if isinstance(stmt, Declare):
             return Declare(stmt.name, stmt.dtype, x(stmt.init))
         if isinstance(stmt, Assign):
