@@ -343,6 +343,17 @@ def test_in_place_layers_under_transformations() -> None:
     np.testing.assert_array_equal(found.numpy(), x.numpy() > 0)
 
 
+def test_numbers_without_axes() -> None:
+    x = lm.tensor(2.0, requires_grad=True)
+    for function, value in ((F.softmax, 1.0), (F.log_softmax, 0.0), (F.softmin, 1.0)):
+        x.grad = None
+        y = function(x, 0)
+        y.backward()
+        assert (y.shape, y.item(), x.grad.item()) == ((), value, 0.0)
+    assert F.mse_loss(x, lm.asarray(1.0)).item() == 1.0
+    assert F.relu(x).item() == 2.0
+
+
 def test_empty_inputs() -> None:
     empty = lm.zeros((0, 3))
     for function in (F.relu, F.hardtanh, F.softmax, F.normalize, F.log_softmax, F.softmin):

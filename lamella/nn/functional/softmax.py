@@ -38,6 +38,8 @@ def _shifted(op: str, x: Any, dim: int, dtype: Any) -> Tensor:
     x = tensor(x)
     x = x if dtype is None else x.astype(dtype)
     check_float(op, x)
+    if x.ndim == 0 and dim in (0, -1):
+        return x - x.detach()
     top = x.detach().max(dim, keepdims=True)
     return x - lm.where(lm.isfinite(top), top, 0)
 
@@ -52,6 +54,8 @@ def softmax(input: Any, dim: int = -1, dtype: Any = None) -> Tensor:
     [0.5, 0.5]
     """
     grown = lm.exp(_shifted("softmax", input, dim, dtype))
+    if grown.ndim == 0:
+        return grown / grown
     return grown / grown.sum(dim, keepdims=True)
 
 
@@ -62,6 +66,8 @@ def log_softmax(input: Any, dim: int = -1, dtype: Any = None) -> Tensor:
     [0.0, -1000.0]
     """
     shifted = _shifted("log_softmax", input, dim, dtype)
+    if shifted.ndim == 0:
+        return shifted - shifted
     return shifted - lm.log(lm.exp(shifted).sum(dim, keepdims=True))
 
 
