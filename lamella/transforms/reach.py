@@ -184,11 +184,13 @@ class Walk:
     # -- values ------------------------------------------------------------------------------------
     def _again(self, value: object, path: Path) -> bool:
         """Whether ``value`` was met before; then it is the same as there."""
-        first = self._done.setdefault(id(value), path)
-        if first is path:
+        first = self._done.get(id(value))
+        if first is None:
+            self._done[id(value)] = path
             self._keep.append(value)
             return False
-        self.seen[path] = ("same", first)
+        if first != path:
+            self.seen[path] = ("same", first)
         return True
 
     def value(self, value: object, path: Path, depth: int, watched: bool = True) -> None:

@@ -437,3 +437,19 @@ def test_walks_are_short_when_nothing_changes(monkeypatch: pytest.MonkeyPatch) -
     walked = entry._environment._walked
     checks = len(walked.items) + len(walked.contents) + len(walked.lookups) + len(walked.cells)
     assert not walks and checks < 12
+
+
+def countdown(x: lm.Tensor, steps: int) -> lm.Tensor:
+    """Mentions itself, and so does what it calls."""
+    return x if steps == 0 else countup(x + 1, steps - 1)
+
+
+def countup(x: lm.Tensor, steps: int) -> lm.Tensor:
+    return x if steps == 0 else countdown(x * 2, steps - 1)
+
+
+def test_functions_that_call_each_other() -> None:
+    f = lm.jit(countdown)
+    assert f(lm.asarray(1.0), 3).item() == 5.0
+    assert f(lm.asarray(2.0), 3).item() == 7.0
+    assert f.programs == 1
