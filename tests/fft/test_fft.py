@@ -20,7 +20,7 @@ from lamella.tensor.fft.plan import divisor
 F = lm.fft
 Array = np.ndarray[Any, Any]
 # one contraction; a prime of one; two stages; a large prime factor; a chirp; three stages
-LENGTHS = [1, 2, 63, 65, 100, 127, 2 * 211, 257, 67 * 67, 4096]
+LENGTHS = [1, 2, 63, 100, 127, 200, 2 * 211, 509, 600, 67 * 67, 4096]
 
 
 def drawn(*shape: int, dtype: str = "complex128") -> Array:
@@ -118,10 +118,10 @@ TRANSFORMS: dict[str, tuple[Callable[..., Any], Callable[..., Any], str, str]] =
     "ifft": (F.ifft, np.fft.ifft, "complex128", "complex128"),
     "rfft": (F.rfft, np.fft.rfft, "float64", "complex128"),
     "irfft": (lambda z: F.irfft(z, 12), lambda z: np.fft.irfft(z, 12), "complex128", "float64"),
-    "long rfft": (lambda x: F.rfft(x, 90), lambda x: np.fft.rfft(x, 90), "float64", "complex128"),
-    "long irfft": (lambda z: F.irfft(z, 90), lambda z: np.fft.irfft(z, 90), "complex128",
+    "long rfft": (lambda x: F.rfft(x, 576), lambda x: np.fft.rfft(x, 576), "float64", "complex128"),
+    "long irfft": (lambda z: F.irfft(z, 576), lambda z: np.fft.irfft(z, 576), "complex128",
                    "float64"),
-    "chirp": (lambda z: F.fft(z, 263), lambda z: np.fft.fft(z, 263), "complex128", "complex128"),
+    "chirp": (lambda z: F.fft(z, 419), lambda z: np.fft.fft(z, 419), "complex128", "complex128"),
     "fftn": (F.fftn, np.fft.fftn, "complex128", "complex128"),
 }  # fmt: skip
 
@@ -164,6 +164,16 @@ def test_transformations_compose() -> None:
     single = lm.jit(lm.vmap(lm.grad(power)))(lm.tensor(x)).numpy()
     spectrum = np.fft.rfft(x, 96) * np.r_[1.0, np.full(47, 0.5), 1.0]
     np.testing.assert_allclose(single, 2 * 96 * np.fft.irfft(spectrum, 96), rtol=1e-4, atol=1e-2)
+
+
+def test_the_batch_may_be_of_unknown_size() -> None:
+    f = lm.jit(lambda x: F.rfft(x), dynamic={"x": {0: "batch"}})
+    for rows in (2, 5, 9):
+        x = drawn(rows, 3, 700, dtype="float64")
+        close(f(lm.tensor(x)), np.fft.rfft(x))
+    assert f.programs == 1
+    with pytest.raises(ValueError, match="unknown size"):
+        lm.jit(lambda x: F.fft(x), dynamic={"x": {0: "length"}})(lm.ones(5))
 
 
 def test_lengths_are_split_near_their_roots() -> None:

@@ -3,7 +3,7 @@
 Input: real and imaginary parts (the second None where it is zero), the sign of the exponent.
 Output: both parts of ``Σ x[j] exp(sign 2πi j k / n)``, unscaled.
 
-Method: lengths up to 64 (and primes up to 256) are one contraction with the transform's matrix.
+Method: lengths up to 128 (to 400 without good factors) are one contraction with a matrix.
 Others are split as n = n1 n2 (Cooley and Tukey, 1965): transforms of length n1, twiddle factors,
 transforms of length n2. Larger primes are convolutions with a chirp (Bluestein, 1970), of a length
 that is a power of 2. All is composed of contractions and products, so that derivatives, batching
@@ -33,25 +33,28 @@ __all__ = ["Pair", "divisor", "kept", "transform", "turns"]
 
 Pair = tuple["Tensor", "Tensor | None"]
 
-_DIRECT: Final = 64  # lengths that are one contraction
-_DIRECT_PRIME: Final = 256  # primes that still are
+_DIRECT: Final = 128  # lengths that are one contraction
+_DIRECT_ODD: Final = 400  # the same, of those without two factors from 16 on
+_RADIX: Final = 64  # the longest transforms that others are split into, where there is a choice
+_LEAST: Final = 16  # shorter contractions are slow
 
 
 def divisor(n: int) -> int:
     """The length of the first transforms that one of ``n`` is split into: a divisor up to 64 near
     the right root of n, else the least prime factor; n itself is not split.
 
-    >>> divisor(1024), divisor(64), divisor(101), divisor(2 * 101)
-    (32, 64, 101, 2)
+    >>> divisor(1024), divisor(128), divisor(200), divisor(1009), divisor(2 * 1009)
+    (32, 128, 200, 1009, 2)
     """
-    if n <= _DIRECT:
+    found = [d for d in range(2, _RADIX + 1) if n % d == 0]
+    wide = [d for d in found if d >= _LEAST and n // d >= _LEAST]
+    if n <= _DIRECT or (n <= _DIRECT_ODD and not wide):
         return n
-    stages = math.ceil(math.log(n, _DIRECT) - 1e-9)
+    stages = math.ceil(math.log(n, _RADIX) - 1e-9)
     target = n ** (1 / stages)
-    found = [d for d in range(2, _DIRECT + 1) if n % d == 0]
     if found:
-        return min(found, key=lambda d: abs(math.log(d / target)))
-    return next((d for d in range(_DIRECT + 1, math.isqrt(n) + 1) if n % d == 0), n)
+        return min(wide or found, key=lambda d: abs(math.log(d / target)))
+    return next((d for d in range(_RADIX + 1, math.isqrt(n) + 1) if n % d == 0), n)
 
 
 def turns(numerator: np.ndarray, n: int) -> np.ndarray:
@@ -119,7 +122,7 @@ def _direct(re: Tensor, im: Tensor | None, n: int, sign: int) -> tuple[Tensor, T
 
 def _first(re: Tensor, im: Tensor | None, n: int, sign: int) -> tuple[Tensor, Tensor]:
     """Transforms along the last axis but one."""
-    if n > _DIRECT:
+    if n > _RADIX:
         turned = None if im is None else im.swapaxes(-1, -2)
         p, q = transform(re.swapaxes(-1, -2), turned, sign)
         return p.swapaxes(-1, -2), q.swapaxes(-1, -2)
@@ -152,7 +155,7 @@ def transform(re: Tensor, im: Tensor | None, sign: int) -> tuple[Tensor, Tensor]
     n = int(re.shape[-1])
     n1 = divisor(n)
     if n1 == n:
-        if n > _DIRECT_PRIME:
+        if n > _DIRECT_ODD:
             return _bluestein(re, im, n, sign)
         p, q = _direct(re, im, n, sign)
         return p, q

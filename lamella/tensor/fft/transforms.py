@@ -16,7 +16,7 @@ import numpy as np
 from lamella import ops
 from lamella.dtypes import DType, float32, float64
 from lamella.errors import DTypeError, OptionError, ShapeError, did_you_mean
-from lamella.ir.dim import Dim
+from lamella.ir.dim import Dim, product
 from lamella.ir.node import Node
 from lamella.tensor.axes import axes_of, axis_of
 from lamella.tensor.complex import complex, conj
@@ -38,7 +38,7 @@ __all__ = [
 ]  # fmt: skip
 
 _FORWARD: Final = {"backward": 0.0, "ortho": 0.5, "forward": 1.0}
-_SHORT: Final = 64  # real transforms up to this length are contractions of their own
+_SHORT: Final = 512  # real transforms up to this length are contractions of their own
 
 
 # -- checks ----------------------------------------------------------------------------------------
@@ -109,8 +109,11 @@ def _scaled(pair: tuple[Tensor, Tensor], scale: float) -> tuple[Tensor, Tensor]:
 # -- along one axis --------------------------------------------------------------------------------
 def _along(pair: Pair, axis: int, n: int, sign: int, scale: float) -> tuple[Tensor, Tensor]:
     re, im = (None if x is None else _fitted(x.moveaxis(axis, -1), n) for x in pair)
+    shape = re.shape  # type: ignore[union-attr]
+    flat = (product(shape[:-1]), n)
+    re, im = (None if x is None else x.reshape(flat) for x in (re, im))
     p, q = _scaled(transform(re, im, sign), scale)  # type: ignore[arg-type]
-    return p.moveaxis(-1, axis), q.moveaxis(-1, axis)
+    return p.reshape(shape).moveaxis(-1, axis), q.reshape(shape).moveaxis(-1, axis)
 
 
 def _one(name: str, x: TensorLike, n: Any, axis: int, norm: str, sign: int) -> Tensor:
@@ -146,18 +149,18 @@ def ifft(x: TensorLike, n: int | None = None, axis: int = -1, norm: str = "backw
 
 
 @lru_cache(maxsize=64)
-def _half_matrix(n: int, inverse: bool, dtype: DType) -> tuple[Node, Node]:
-    """cos and -sin of 2π jk / n for k up to n/2: (n, n/2 + 1); the inverse's transposed, with each
-    frequency counted as often as it stands for.
+def _half_matrix(n: int, inverse: bool, dtype: DType) -> Node:
+    """cos and -sin of 2π jk / n for k up to n/2, side by side: (n, n + 2); the inverse's
+    transposed, with each frequency counted as often as it stands for.
     """
     j, k = np.arange(n)[:, None], np.arange(n // 2 + 1)
     table = turns(-j * k, n)
     parts = [table.real, table.imag]
     if inverse:
         often = np.where((k == 0) | (2 * k == n), 1.0, 2.0)
-        parts = [(part * often).T for part in parts]
-    c, s = (node_from_array(np.ascontiguousarray(p, dtype.numpy)) for p in parts)
-    return c, s
+        parts = [part * often for part in parts]
+    matrix = np.concatenate(parts, axis=1)
+    return node_from_array(np.ascontiguousarray(matrix.T if inverse else matrix, dtype.numpy))
 
 
 @lru_cache(maxsize=64)
@@ -179,8 +182,8 @@ def _real_last(x: Tensor, n: int) -> tuple[Tensor, Tensor]:
     An even length is one complex transform of half of it, of the even and odd elements as parts.
     """
     if n <= _SHORT:
-        c, s = (wrap(node) for node in _half_matrix(n, False, x.dtype))
-        return matmul(x, c), matmul(x, s)
+        both = kept(matmul(x, wrap(_half_matrix(n, False, x.dtype))))
+        return both[..., : n // 2 + 1], both[..., n // 2 + 1 :]
     if n % 2:
         p, q = transform(x, None, -1)
         return p[..., : n // 2 + 1], q[..., : n // 2 + 1]
@@ -196,11 +199,24 @@ def _real_last(x: Tensor, n: int) -> tuple[Tensor, Tensor]:
     )
 
 
+def weighted_spectra(frames: Tensor, weights: Tensor, norm: str) -> Tensor:
+    """:func:`rfft` of ``frames * weights`` along the last axis, its frequencies along the last axis
+    but one: for short frames one contraction, which reads and writes in the order it likes.
+    """
+    n = int(frames.shape[-1])
+    if n > _SHORT or frames.dtype.kind != "f" or weights.dtype is not frames.dtype:
+        return rfft(frames * weights, norm=norm).swapaxes(-1, -2)
+    scale = _scale("rfft", norm, n, -1)
+    table = wrap(_half_matrix(n, False, frames.dtype)) * (weights * scale).unsqueeze(-1)
+    both = kept(matmul(table.swapaxes(0, 1), frames.swapaxes(-1, -2)))
+    half = n // 2 + 1
+    return complex(both[..., :half, :], both[..., half:, :])
+
+
 def _real_inverse_last(p: Tensor, q: Tensor, n: int) -> Tensor:
     """The real tensor of length n with these frequencies up to n/2, unscaled."""
     if n <= _SHORT:
-        c, s = (wrap(node) for node in _half_matrix(n, True, p.dtype))
-        return matmul(p, c) + matmul(q, s)
+        return matmul(concat([p, q], axis=-1), wrap(_half_matrix(n, True, p.dtype)))
     half = n // 2
     if n % 2:
         p, q = (
@@ -234,8 +250,12 @@ def rfft(x: TensorLike, n: int | None = None, axis: int = -1, norm: str = "backw
     length = _size("rfft", n, node.shape[place])
     scale = _scale("rfft", norm, length, -1)
     moved = _fitted(wrap(node).moveaxis(place, -1), length)
-    p, q = _scaled(_real_last(moved, length), scale)
-    return _whole(p.moveaxis(-1, place), q.moveaxis(-1, place))
+    flat = moved.reshape((product(moved.shape[:-1]), length))
+    p, q = _scaled(_real_last(flat, length), scale)
+    shape = (*moved.shape[:-1], length // 2 + 1)
+    p, q = (part.reshape(shape).moveaxis(-1, place) for part in (p, q))
+    plain = length <= _SHORT and place == node.ndim - 1
+    return complex(p, q) if plain else _whole(p, q)
 
 
 def _inverse_real(
@@ -248,8 +268,11 @@ def _inverse_real(
     re, im = _parts(node)
     im = re * 0 if im is None else im
     p, q = (_fitted(part.moveaxis(place, -1), length // 2 + 1) for part in (re, im))
+    shape = p.shape
+    p, q = (part.reshape((product(shape[:-1]), shape[-1])) for part in (p, q))
     found = _real_inverse_last(p, q, length)
-    return (found if scale == 1.0 else found * scale).moveaxis(-1, place)
+    found = (found if scale == 1.0 else found * scale).reshape((*shape[:-1], length))
+    return found.moveaxis(-1, place)
 
 
 @with_synonyms

@@ -14,7 +14,7 @@ from lamella.errors import DTypeError, OptionError, ShapeError
 from lamella.tensor.comparison import where
 from lamella.tensor.complex import real
 from lamella.tensor.core import wrap
-from lamella.tensor.fft.transforms import fft, ifft, irfft, rfft
+from lamella.tensor.fft.transforms import fft, ifft, irfft, weighted_spectra
 from lamella.tensor.joining import concat
 from lamella.tensor.operands import TensorLike, as_float, as_node
 from lamella.tensor.padding import pad
@@ -177,10 +177,11 @@ def stft(
     signal = wrap(node)
     if center:
         signal = _edges(signal, n_fft // 2, pad_mode)
-    frames = frame(signal, n_fft, hop) * weights
+    frames = frame(signal, n_fft, hop)
     norm = "ortho" if normalized else "backward"
-    spectrum = rfft(frames, norm=norm) if onesided else fft(frames, norm=norm)
-    return spectrum.swapaxes(-1, -2)
+    if onesided:
+        return weighted_spectra(frames, weights, norm)
+    return fft(frames * weights, norm=norm).swapaxes(-1, -2)
 
 
 def istft(
