@@ -118,7 +118,8 @@ def _own_kernel(
         shape = frame(outer, last, has_inner=True)
         at = tuple(shape.variables[v] for v in (*outer, last))
         body = node.op.kernel(node, args, at, writer)
-        if shape.lane is not None and _lanes_pay(body, shape.lane):
+        pays = node.op.name == "interleave" or (shape.lane and _lanes_pay(body, shape.lane))
+        if shape.lane is not None and pays:
             loop = For(shape.lane, "lanes", tuple(body))
             return For(shape.grid, "grid", (loop,)), _share(statement, shape.grid)
         writer = Writer(statement, program.names, vector_bytes)

@@ -102,7 +102,7 @@ def _by_demand(order: Sequence[Node], stored: set[Node], costs: dict[Node, int])
             in_memory = kind == "call" and node.op.in_memory  # type: ignore[attr-defined]
             if in_memory or position in node.op.stored:
                 stored.add(source)
-            elif kind in ("contraction", "kernel", "call"):
+            elif kind in ("contraction", "kernel", "call") and name != "interleave":  # reads once
                 limit = 1
             elif name in REPEATED or (name == "gather" and position == 1):
                 limit = CHEAP

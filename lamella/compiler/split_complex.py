@@ -36,7 +36,7 @@ def split_complex(
     >>> x = ops.placeholder((3,), complex64)
     >>> (y,), (given,) = split_complex([ops.multiply(x, x)], [x])
     >>> y, given
-    (<Concatenate(axis=1): float32[3, 2]>, <Placeholder(): float32[3, 2]>)
+    (<Interleave(): float32[3, 2]>, <Placeholder(): float32[3, 2]>)
     """
     order = topological(outputs)
     if not any(node.dtype.kind == "c" for node in (*order, *inputs)):
@@ -115,4 +115,4 @@ def _stored(node: Node, parts: Parts, given: dict[Node, Node]) -> Node:
         return given[node]
     if len(parts) == 1:
         return parts[0]
-    return ops.concatenate([ops.reshape(part, (*node.shape, 1)) for part in parts], node.ndim)
+    return ops.interleave(*parts)

@@ -14,13 +14,27 @@ from typing import ClassVar
 import numpy as np
 
 from lamella import ops
-from lamella.dtypes import COMPLEX, complex_of, float32, float64
+from lamella.dtypes import ALL, COMPLEX, DType, complex_of, float32, float64
 from lamella.errors import DTypeError
+from lamella.ir import index as ix
+from lamella.ir.dim import Shape, Size
+from lamella.ir.loops import Stmt
 from lamella.ir.node import Node, make
 from lamella.ops import complex_parts
-from lamella.ops.base import Array, Needs, Parts, Primitive, Sample
+from lamella.ops.base import (
+    Array,
+    Element,
+    Index,
+    KernelWriter,
+    Kind,
+    Needs,
+    Parts,
+    Primitive,
+    Sample,
+)
 from lamella.ops.families import (
     Elementwise,
+    Linear,
     broadcast,
     broadcast_shapes,
     check_fits,
@@ -29,10 +43,11 @@ from lamella.ops.families import (
     unbroadcast,
 )
 from lamella.ops.sampling import SHAPES, special
+from lamella.ops.validate import require_same_dtype
 
 __all__ = [
-    "Complex", "Conj", "Imag", "Modulus", "Real", "complex", "conj", "direction", "imag", "modulus",
-    "real",
+    "Complex", "Conj", "Imag", "Interleave", "Modulus", "Real", "complex", "conj", "direction",
+    "imag", "interleave", "modulus", "real",
 ]  # fmt: skip
 
 
@@ -214,6 +229,58 @@ class Conj(Elementwise):
         yield from _samples(conj)
 
 
+@dataclass(frozen=True, slots=True)
+class Interleave(Linear):
+    """Two real nodes side by side along a new last axis: how complex numbers lie in memory.
+
+    A kernel of its own, so that one pass makes both parts and writes them next to each other.
+    """
+
+    name: ClassVar[str] = "interleave"
+    kind: ClassVar[Kind] = "kernel"
+
+    def check(self, node: Node) -> None:
+        """Two inputs of one shape and dtype, and an axis of 2 more."""
+        a, b = node.inputs
+        require_same_dtype(self.name, a, b)
+        check_fits(b, a.shape, a.dtype)
+        check_fits(node, (*a.shape, 2), a.dtype)
+
+    def reference(self, *arrays: Array, shape: tuple[int, ...], dtype: DType) -> Array:
+        """``np.stack``."""
+        return np.stack(arrays, -1)
+
+    def transpose(self, node: Node, cotangent: Node, needs: Needs) -> Sequence[Node | None]:
+        """The halves."""
+        lead = node.shape[:-1]
+        zeros = (0,) * len(lead)
+        halves = (ops.slice(cotangent, (*zeros, k), (*lead, 1)) for k in (0, 1))
+        return [ops.reshape(half, lead) for half in halves]
+
+    def batch(self, node: Node, args: Sequence[Node], batched: Needs, size: Size) -> Node:
+        """The same, of both batched."""
+        shape = (size, *node.shape[:-1])
+        pairs = zip(args, batched, strict=True)
+        a, b = (arg if has else to_shape(arg, shape) for arg, has in pairs)
+        return interleave(a, b)
+
+    def grid(self, node: Node) -> Shape:
+        """The inputs' shape."""
+        return node.shape[:-1]
+
+    def kernel(
+        self, node: Node, args: Sequence[Element], at: Index, out: KernelWriter
+    ) -> list[Stmt]:
+        """Two stores."""
+        return [out.store((*at, ix.constant(k)), args[k](at)) for k in (0, 1)]
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Every shape."""
+        for shape in SHAPES:
+            yield Sample((shape, shape), interleave, ALL)
+
+
 def _samples(build: object) -> Iterator[Sample]:
     for shape in SHAPES:
         yield Sample((shape,), build, COMPLEX)  # type: ignore[arg-type]
@@ -235,6 +302,7 @@ def _require_complex(name: str, x: Node) -> None:
 
 
 _COMPLEX, _REAL, _IMAG, _CONJ, _MODULUS = Complex(), Real(), Imag(), Conj(), Modulus()
+_INTERLEAVE = Interleave()
 
 
 def complex(a: Node, b: Node) -> Node:
@@ -251,6 +319,21 @@ def complex(a: Node, b: Node) -> Node:
     _require_parts(a, b)
     args, shape = broadcast("complex", (a, b))
     return make(_COMPLEX, args, shape, complex_of(a.dtype))
+
+
+def interleave(a: Node, b: Node) -> Node:
+    """Shape (*S, 2) of two nodes of shape S.
+
+    Raises:
+        DTypeError, ShapeError: if they differ.
+
+    >>> from lamella import dtypes, ops
+    >>> interleave(*(ops.constant(v, dtypes.float64) for v in (1, 2))).shape
+    (2,)
+    """
+    node = make(_INTERLEAVE, (a, b), (*a.shape, 2), a.dtype)
+    node.op.check(node)
+    return node
 
 
 def _part(op: Primitive, x: Node) -> Node:
