@@ -265,3 +265,20 @@ def test_optimisers_descend() -> None:
         loss.backward()
         opt.step()
     np.testing.assert_allclose(z.numpy(), [1 + 1j], atol=1e-3)
+
+
+def test_state_is_written_in_place() -> None:
+    z = lm.asarray(np.exp(1j * np.arange(5000.0)))
+    expected = z.numpy().copy()
+
+    @lm.jit
+    def step(x: lm.Tensor) -> lm.Tensor:
+        nonlocal z
+        z = z * x + 1j
+        return lm.sum(lm.abs(z))
+
+    for _ in range(4):
+        total = step(lm.asarray(0.5 - 0.5j))
+        expected = expected * np.complex64(0.5 - 0.5j) + 1j
+        np.testing.assert_allclose(total.item(), np.abs(expected).sum(), rtol=1e-6)
+    np.testing.assert_allclose(z.numpy(), expected, rtol=1e-6)
