@@ -45,6 +45,9 @@ class _Forward:
         self.key = self._scratch("key", self.keys * self.depth)
         self.value = self._scratch("value", self.keys * self.width)
         self.score = self._scratch("score", self.keys * self.rows)
+        self.mask = ""
+        if s.mask is not None and 1 not in s.mask.shape[-2:]:
+            self.mask = self._scratch("mask", self.rows * self.keys)
         self.total = self._scratch("total", self.rows * self.width)
         self.top, self.mass, self.factor = (
             self._scratch(name, self.rows) for name in ("top", "mass", "factor")
@@ -104,9 +107,27 @@ class _Forward:
         s = self.s
         i, j = s.out.var("i", self.keys), s.out.var("j", self.rows)
         place = ix.add(ix.mul(i, self.rows), j)
-        shown = s.shown(s.at(self.score, place), self.lead, ix.add(self.first, j), ix.add(first, i))
+        query, key = ix.add(self.first, j), ix.add(first, i)
+        packed: list[Stmt] = []
+        element: Expr | None = None
+        if s.mask is not None and self.mask:
+            packed.append(self._pack_mask(s.mask, first))
+            element = s.at(self.mask, ix.mul(j, self.keys), i)
+        elif s.mask is not None:
+            element = s.mask_element(s.mask, self.lead, query, key)
+        shown = s.shown(s.at(self.score, place), query, key, element)
         loop = For(i, "serial", (For(j, "lanes", (Store(self.score, place, shown),)),))
-        return guard(s.hidden(self.first, self.rows, first, self.keys), [loop])
+        return guard(s.hidden(self.first, self.rows, first, self.keys), [*packed, loop])
+
+    def _pack_mask(self, mask: Element, first: Expr) -> Stmt:
+        """A tile of a mask that differs from query to query, as it lies in memory: read across from
+        there, its rows could fall on one another in the caches.
+        """
+        s = self.s
+        i, j = s.out.var("i", self.rows), s.out.var("j", self.keys)
+        value = s.mask_element(mask, self.lead, ix.add(self.first, i), ix.add(first, j))
+        store = Store(self.mask, ix.add(ix.mul(i, self.keys), j), value)
+        return For(i, "serial", (For(j, "lanes", (store,)),))
 
     def _softmax(self) -> Stmt:
         """Scores become weights; row statistics and the factor of what was summed before."""

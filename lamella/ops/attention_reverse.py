@@ -165,7 +165,9 @@ class _Backward:
         s = self.s
         i, j = s.out.var("i", self.rows), s.out.var("j", self.keys)
         place = ix.add(ix.mul(i, self.keys), j)
-        shown = s.shown(s.at(self.weight, place), lead, ix.add(row, i), ix.add(first, j))
+        query, key = ix.add(row, i), ix.add(first, j)
+        element = None if s.mask is None else s.mask_element(s.mask, lead, query, key)
+        shown = s.shown(s.at(self.weight, place), query, key, element)
         loop = For(i, "serial", (For(j, "lanes", (Store(self.weight, place, shown),)),))
         return guard(s.hidden(row, self.rows, first, self.keys), [loop])
 

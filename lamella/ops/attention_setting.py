@@ -170,22 +170,24 @@ class Setting:
             total = Apply("or", (total, e), bool_)
         return total
 
-    def shown(self, score: Expr, lead: Index, row: Expr, key: Expr) -> Expr:
-        """A score with its mask: -inf where hidden."""
+    def mask_element(self, mask: Element, lead: Index, row: Expr, key: Expr) -> Expr:
+        """An element of the mask as a number: 0 or 1 of a bool, and 0 outside."""
+        inside = ix.both(ix.lt(key, self.keys), ix.lt(row, self.rows))
+        at = shared((*lead, row, key), (*mask.shape, 0, 0))
+        nothing = Const(False if mask.dtype is bool_ else 0.0, mask.dtype)
+        return cast(mask.guarded(inside, at, nothing), self.dtype)
+
+    def shown(self, score: Expr, row: Expr, key: Expr, element: Expr | None) -> Expr:
+        """A score with its element of the mask: -inf where hidden."""
         visible = ix.lt(key, self.keys)
-        inside = ix.both(visible, ix.lt(row, self.rows))
         if self.after is not None:
             visible = ix.both(visible, ix.lt(key, ix.add(row, self.after + 1)))
         if self.before is not None:
             visible = ix.both(visible, ix.lt(row, ix.add(key, self.before + 1)))
-        mask = self.mask
-        if mask is not None:
-            at = shared((*lead, row, key), (*mask.shape, 0, 0))
-            if mask.dtype is bool_:
-                visible = ix.both(visible, mask.guarded(inside, at, ix.FALSE))
-            else:
-                added = cast(mask.guarded(inside, at, Const(0.0, mask.dtype)), self.dtype)
-                score = apply("fma", added, self.const(LOG2E), score)
+        if element is not None and self.mask is not None and self.mask.dtype is bool_:
+            visible = ix.both(visible, apply("ne", element, self.const(0.0), dtype=bool_))
+        elif element is not None:
+            score = apply("fma", element, self.const(LOG2E), score)
         return (
             score
             if visible == ix.TRUE
