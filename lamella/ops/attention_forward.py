@@ -14,7 +14,7 @@ from lamella.dtypes import bool_
 from lamella.ir import index as ix
 from lamella.ir.loops import Assign, Declare, Expr, For, Load, Read, Stmt, Store, apply, cast
 from lamella.ir.node import Node
-from lamella.ops.attention_setting import BLOCK, LOG2E, Setting, blocks, extent
+from lamella.ops.attention_setting import BLOCK, LOG2E, Setting, blocks, left
 from lamella.ops.base import Element, Index, KernelWriter
 from lamella.ops.register_tiles import Product, guard, rounded_up, row_step
 
@@ -70,8 +70,8 @@ class _Forward:
                 s.pack(self.value, 2, self.lead, first, self.keys, self.width),
                 *self._scores(first),
                 *self._mask(first),
-                self._softmax(),
-                *self._values(),
+                self._softmax(left(self.keys, s.keys, first)),
+                *self._values(left(self.keys, s.keys, first)),
             ],
         )
         return [
@@ -129,10 +129,10 @@ class _Forward:
         store = Store(self.mask, ix.add(ix.mul(i, self.keys), j), value)
         return For(i, "serial", (For(j, "lanes", (store,)),))
 
-    def _softmax(self) -> Stmt:
+    def _softmax(self, keys: int | Expr) -> Stmt:
         """Scores become weights; row statistics and the factor of what was summed before."""
         s, out = self.s, self.s.out
-        j, a, b = out.var("j", self.rows), out.var("a", self.keys), out.var("b", self.keys)
+        j, a, b = out.var("j", self.rows), out.var("a", keys), out.var("b", keys)
         top, safe, mass, factor, weight = (
             out.temporary(name) for name in ("top", "safe", "mass", "factor", "weight")
         )
@@ -167,7 +167,7 @@ class _Forward:
         )  # fmt: skip
         return For(j, "lanes", body)
 
-    def _values(self) -> list[Stmt]:
+    def _values(self, keys: int | Expr) -> list[Stmt]:
         """total[query, feature] = factor[query] * total + weights v"""
         s = self.s
 
@@ -175,18 +175,19 @@ class _Forward:
             return ix.add(ix.mul(i, self.width), j)
 
         return Product(
-            self.rows, self.width, self.keys,
+            self.rows, self.width, keys,
             left=lambda i, k: s.at(self.score, ix.mul(k, self.rows), i),
             right=lambda k, j: s.at(self.value, ix.mul(k, self.width), j),
             start=lambda i, j: apply("mul", s.at(self.total, place(i, j)), s.at(self.factor, i)),
             finish=lambda i, j, total: Store(self.total, place(i, j), total),
             dtype=s.dtype,
+            wanted=lambda i, j: ix.lt(ix.add(self.first, i), s.rows),
         ).loops(s.out)  # fmt: skip
 
     def _finish(self) -> list[Stmt]:
         s, out = self.s, self.s.out
-        left = extent(ix.minimum(self.rows, ix.sub(s.rows, self.first)))
-        i, j, row = out.var("i", left), out.var("j", s.width(2)), out.var("row", left)
+        rows = left(self.rows, s.rows, self.first)
+        i, j, row = out.var("i", rows), out.var("j", s.width(2)), out.var("row", rows)
         none = apply("eq", s.at(self.mass, i), s.const(0.0), dtype=bool_)
         inverse = apply(
             "select", none, s.const(0.0), apply("div", s.const(1.0), s.at(self.mass, i)),

@@ -13,7 +13,7 @@ from lamella.ir import index as ix
 from lamella.ir.dim import ceildiv, product
 from lamella.ir.loops import Expr, For, Stmt, Store, apply, cast
 from lamella.ir.node import Node
-from lamella.ops.attention_setting import BLOCK, LOG2E, Setting, blocks, extent
+from lamella.ops.attention_setting import BLOCK, LOG2E, Setting, blocks, left
 from lamella.ops.base import Element, Index, KernelWriter
 from lamella.ops.register_tiles import Product, guard, rounded_up, row_step
 
@@ -102,8 +102,7 @@ class _Backward:
     def _store(self, number: int, tile: str, first: Expr, width: int, stride: int) -> Stmt:
         """Rows of a finished tile to a result."""
         s, out = self.s, self.s.out
-        left = extent(ix.minimum(self.keys, ix.sub(s.keys, first)))
-        i, j = out.var("i", left), out.var("j", width)
+        i, j = out.var("i", left(self.keys, s.keys, first)), out.var("j", width)
         value = cast(s.at(tile, ix.mul(i, stride), j), s.args[0].dtype)
         store = out.part(number, (*self.head, ix.add(first, i), j), value)
         return For(i, "serial", (For(j, "lanes", (store,)),))
@@ -121,9 +120,9 @@ class _Backward:
             *self._scores(row, first),
             *self._mask(lead, row, first),
             *self._weights(row, first),
-            *self._add(self.d_value, self.weight, self.d_out, self.wide_v),
-            *self._add(self.d_key, self.change, self.query, self.wide_q),
-            *self._add_query(lead, row),
+            *self._add(self.d_value, self.weight, self.d_out, self.wide_v, row, first),
+            *self._add(self.d_key, self.change, self.query, self.wide_q, row, first),
+            *self._add_query(lead, row, first),
         ]
         return [For(block, "serial", tuple(guard(s.some(row, self.rows, first, self.keys), body)))]
 
@@ -174,7 +173,7 @@ class _Backward:
     def _weights(self, row: Expr, first: Expr) -> list[Stmt]:
         """Scores become weights; change = weight * (dout . v - mean)"""
         s, out = self.s, self.s.out
-        i, j = out.var("i", self.rows), out.var("j", self.keys)
+        i, j = out.var("i", left(self.rows, s.rows, row)), out.var("j", self.keys)
         place = ix.add(ix.mul(i, self.keys), j)
         power = apply("exp2", apply("sub", s.at(self.weight, place), s.at(self.logarithm, i)))
         exponentials = For(i, "serial", (For(j, "lanes", (Store(self.weight, place, power),)),))
@@ -188,30 +187,34 @@ class _Backward:
                 apply("mul", total, s.at(self.weight, ix.add(ix.mul(i, self.keys), j))),
             ),
             dtype=s.dtype,
+            wanted=lambda i, j: s.inside(ix.add(row, i), ix.add(first, j)),
         )  # fmt: skip
         return [exponentials, *gap.loops(out)]
 
-    def _add(self, result: str, left: str, right: str, width: int) -> list[Stmt]:
-        """result[key, feature] += sum over queries of left[query, key] * right[query, feature]"""
+    def _add(
+        self, result: str, factor: str, right: str, width: int, row: Expr, first: Expr
+    ) -> list[Stmt]:
+        """result[key, feature] += sum over queries of factor[query, key] * right[query, feature]"""
         s = self.s
 
         def place(i: Expr, j: Expr) -> Expr:
             return ix.add(ix.mul(i, width), j)
 
         return Product(
-            self.keys, width, self.rows,
-            left=lambda i, k: s.at(left, ix.mul(k, self.keys), i),
+            self.keys, width, left(self.rows, s.rows, row),
+            left=lambda i, k: s.at(factor, ix.mul(k, self.keys), i),
             right=lambda k, j: s.at(right, ix.mul(k, width), j),
             start=lambda i, j: s.at(result, place(i, j)),
             finish=lambda i, j, total: Store(result, place(i, j), total),
             dtype=s.dtype,
+            wanted=lambda i, j: ix.lt(ix.add(first, i), s.keys),
         ).loops(s.out)  # fmt: skip
 
-    def _add_query(self, lead: Index, row: Expr) -> list[Stmt]:
+    def _add_query(self, lead: Index, row: Expr, first: Expr) -> list[Stmt]:
         """The part of the queries' cotangent += change k; ``query`` is used again for the sums."""
         s, out = self.s, self.s.out
         product = Product(
-            self.rows, self.wide_q, self.keys,
+            self.rows, self.wide_q, left(self.keys, s.keys, first),
             left=lambda i, k: s.at(self.change, ix.mul(i, self.keys), k),
             right=lambda k, j: s.at(self.key, ix.mul(k, self.wide_q), j),
             start=None,
@@ -219,9 +222,9 @@ class _Backward:
                 self.query, ix.add(ix.mul(i, self.wide_q), j), total
             ),
             dtype=s.dtype,
+            wanted=lambda i, j: ix.lt(ix.add(row, i), s.rows),
         )  # fmt: skip
-        left = extent(ix.minimum(self.rows, ix.sub(s.rows, row)))
-        i, j = out.var("i", left), out.var("j", self.depth)
+        i, j = out.var("i", left(self.rows, s.rows, row)), out.var("j", self.depth)
         place = (*lead, self.at[1], ix.add(row, i), j)
         value = apply("add", out.load_part(0, place), s.at(self.query, ix.mul(i, self.wide_q), j))
         added = For(i, "serial", (For(j, "lanes", (out.part(0, place, value),)),))

@@ -31,7 +31,7 @@ from lamella.ops.base import Element, Index, KernelWriter
 from lamella.ops.families import accumulator
 from lamella.ops.register_tiles import rounded_up
 
-__all__ = ["BLOCK", "LOG2E", "Setting", "blocks", "extent", "shared"]
+__all__ = ["BLOCK", "LOG2E", "Setting", "blocks", "left", "shared"]
 
 BLOCK = 64  # queries, and keys, in a tile
 LOG2E = math.log2(math.e)
@@ -147,13 +147,17 @@ class Setting:
 
     # -- what is visible ---------------------------------------------------------------------------
     def some(self, row: Expr, rows: int, key: Expr, keys: int) -> Expr:
-        """Whether some of these keys is visible to some of these queries."""
-        found: Expr = ix.TRUE
+        """Whether some of these keys is there and visible to some of these queries."""
+        found = self.inside(row, key)
         if self.after is not None:
-            found = ix.lt(key, ix.add(row, rows + self.after))
+            found = ix.both(found, ix.lt(key, ix.add(row, rows + self.after)))
         if self.before is not None:
             found = ix.both(found, ix.lt(row, ix.add(key, keys + self.before)))
         return found
+
+    def inside(self, row: Expr, key: Expr) -> Expr:
+        """Whether there is such a query, and such a key."""
+        return ix.both(ix.lt(row, self.rows), ix.lt(key, self.keys))
 
     def hidden(self, row: Expr, rows: int, key: Expr, keys: int) -> Expr:
         """Whether some of these keys may be hidden from some of these queries."""
@@ -172,7 +176,7 @@ class Setting:
 
     def mask_element(self, mask: Element, lead: Index, row: Expr, key: Expr) -> Expr:
         """An element of the mask as a number: 0 or 1 of a bool, and 0 outside."""
-        inside = ix.both(ix.lt(key, self.keys), ix.lt(row, self.rows))
+        inside = self.inside(row, key)
         at = shared((*lead, row, key), (*mask.shape, 0, 0))
         nothing = Const(False if mask.dtype is bool_ else 0.0, mask.dtype)
         return cast(mask.guarded(inside, at, nothing), self.dtype)
@@ -201,7 +205,8 @@ def shared(index: Index, shape: Shape) -> Index:
     return tuple(ix.constant(0) if n == 1 else i for i, n in zip(index, axes, strict=True))
 
 
-def extent(value: Expr) -> Size | Expr:
-    """A loop's extent: a plain size where it is one."""
-    const, terms = ix.parts(value)
-    return value if terms else const
+def left(tile: int, size: Size, first: Expr) -> int | Expr:
+    """How much of a tile that begins at ``first`` lies inside an axis."""
+    found = ix.minimum(tile, ix.sub(size, first))
+    const, terms = ix.parts(found)
+    return const if isinstance(const, int) and not terms else found
