@@ -71,7 +71,7 @@ class _Forward:
                 *self._scores(first),
                 *self._mask(first),
                 self._softmax(left(self.keys, s.keys, first)),
-                *self._values(left(self.keys, s.keys, first)),
+                *self._values(first, left(self.keys, s.keys, first)),
             ],
         )
         return [
@@ -167,15 +167,15 @@ class _Forward:
         )  # fmt: skip
         return For(j, "lanes", body)
 
-    def _values(self, keys: int | Expr) -> list[Stmt]:
+    def _values(self, first: Expr, keys: int | Expr) -> list[Stmt]:
         """total[query, feature] = factor[query] * total + weights v"""
-        s = self.s
+        s, step = self.s, row_step(self.s.out.vector_bytes)
 
         def place(i: Expr, j: Expr) -> Expr:
             return ix.add(ix.mul(i, self.width), j)
 
         return Product(
-            self.rows, self.width, keys,
+            self.rows, self.width, lambda i: s.seen(ix.add(self.first, i), step, first, keys),
             left=lambda i, k: s.at(self.score, ix.mul(k, self.rows), i),
             right=lambda k, j: s.at(self.value, ix.mul(k, self.width), j),
             start=lambda i, j: apply("mul", s.at(self.total, place(i, j)), s.at(self.factor, i)),

@@ -213,8 +213,9 @@ class _Backward:
     def _add_query(self, lead: Index, row: Expr, first: Expr) -> list[Stmt]:
         """The part of the queries' cotangent += change k; ``query`` is used again for the sums."""
         s, out = self.s, self.s.out
+        step, keys = row_step(out.vector_bytes), left(self.keys, s.keys, first)
         product = Product(
-            self.rows, self.wide_q, left(self.keys, s.keys, first),
+            self.rows, self.wide_q, lambda i: s.seen(ix.add(row, i), step, first, keys),
             left=lambda i, k: s.at(self.change, ix.mul(i, self.keys), k),
             right=lambda k, j: s.at(self.key, ix.mul(k, self.wide_q), j),
             start=None,

@@ -159,6 +159,12 @@ class Setting:
         """Whether there is such a query, and such a key."""
         return ix.both(ix.lt(row, self.rows), ix.lt(key, self.keys))
 
+    def seen(self, row: Expr, rows: int, key: Expr, keys: int | Expr) -> int | Expr:
+        """Of ``keys`` keys from ``key``, up to the last that some of these queries see."""
+        if self.after is None:
+            return keys
+        return extent(ix.minimum(keys, ix.sub(ix.add(row, rows + self.after), key)))
+
     def hidden(self, row: Expr, rows: int, key: Expr, keys: int) -> Expr:
         """Whether some of these keys may be hidden from some of these queries."""
         found = [ix.lt(self.keys, ix.add(key, keys))]
@@ -207,6 +213,10 @@ def shared(index: Index, shape: Shape) -> Index:
 
 def left(tile: int, size: Size, first: Expr) -> int | Expr:
     """How much of a tile that begins at ``first`` lies inside an axis."""
-    found = ix.minimum(tile, ix.sub(size, first))
-    const, terms = ix.parts(found)
-    return const if isinstance(const, int) and not terms else found
+    return extent(ix.minimum(tile, ix.sub(size, first)))
+
+
+def extent(value: Expr) -> int | Expr:
+    """A loop's extent: a number where it is one."""
+    const, terms = ix.parts(value)
+    return const if isinstance(const, int) and not terms else value

@@ -50,12 +50,13 @@ def guard(condition: Expr, body: Sequence[Stmt]) -> list[Stmt]:
 class Product:
     """A product of ``rows`` (a multiple of ``row_step``) by ``columns`` (of ``lanes``).
 
-    ``depth`` may be an expression. ``finish(i, j, total)`` says what becomes of an element.
+    ``depth`` may be an expression, or a function of the first row of a register tile; where it is
+    not above 0, nothing is added. ``finish(i, j, total)`` says what becomes of an element.
     """
 
     rows: int
     columns: int
-    depth: int | Expr
+    depth: int | Expr | Callable[[Expr], int | Expr]
     left: At
     right: At
     start: At | None
@@ -99,7 +100,7 @@ class Product:
             zero = Const(0.0, self.dtype)
             return Store(acc, at, zero if self.start is None else self.start(i, j))
 
-        k = out.var("k", self.depth)
+        k = out.var("k", self.depth(row) if callable(self.depth) else self.depth)
 
         def add(i: Expr, j: Expr, at: Expr) -> Stmt:
             terms = (self.left(i, k), self.right(k, j), Load(acc, at, self.dtype))
