@@ -23,6 +23,9 @@ from lamella.ir.node import Node
 
 __all__ = ["forced", "writer"]
 
+PAGE = 4096  # bytes between lines that meet in one set of a first-level cache
+FEW = 128  # of them that the caches hold all the same
+
 Writer = TileKernel | StreamKernel | DotKernel
 
 _forced: Final[ContextVar[Shape | Thin | None]] = ContextVar("schedule", default=None)
@@ -64,11 +67,17 @@ def _chosen(group: Group, needed: set[Node], vector_bytes: int) -> Shape | Thin:
 
 
 def _is_plain(facts: ContractionKernel) -> bool:
-    """Whether the left factor is memory, contiguous along the rows or along k."""
+    """Whether the left factor is memory, contiguous along k; or along the rows, unless lines of
+    many steps would meet in one set of a cache.
+    """
     i, k = Var("left_x", facts.sizes[1]), Var("left_y", facts.sizes[3])
     value = facts.left(i, k)
     if not isinstance(value, Load) or value.mask is not None:
         return False
     reads = any(isinstance(e, Load) for e in expressions([value.index]))
-    steps = coefficient(value.index, i), coefficient(value.index, k)
-    return 1 in steps and all(isinstance(step, int) for step in steps) and not reads
+    row, step = coefficient(value.index, i), coefficient(value.index, k)
+    if reads or not isinstance(row, int) or not isinstance(step, int):
+        return False
+    size = facts.sizes[3]
+    few = isinstance(size, int) and size <= FEW
+    return step == 1 or (row == 1 and (few or step * value.dtype.itemsize % PAGE != 0))

@@ -47,7 +47,7 @@ class Thin:
 
 SUMS = {64: 24, 32: 12}  # vectors of the register tile, by bytes of one; elsewhere 8
 DEPTH = 1024  # steps of k summed in one go
-SHALLOW = 512  # where rows are packed too, or a line of memory has rows of one step of k
+SHALLOW = 256  # where rows are packed too, or a line of memory has rows of one step of k
 RIGHT = 512 << 10  # bytes of a block's packed columns, which stay in a second-level cache
 TALL, SHORT = 1024, 512  # rows of a block; fewer where its sums wait in scratch for the next of k
 TASKS = 16  # blocks that keep every worker busy to the end
@@ -150,7 +150,7 @@ def _busy(shape: Shape, all_rows: Size, all_columns: Size, k: Size, batch: Size)
     while outer * -(-all_rows // rows) * -(-all_columns // columns) < TASKS:
         if each * rows * columns < 2 * BLOCK:
             break
-        if columns > 4 or (columns > 1 and shape.in_place):
+        if columns > 8 or (columns > 1 and shape.in_place):
             columns = -(-columns // 2)
         elif rows * shape.rows > ROWS_PACKED:
             rows = -(-rows // 2)
