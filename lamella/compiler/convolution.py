@@ -23,12 +23,15 @@ from lamella.ops.families import accumulator
 
 __all__ = ["direct", "writer"]
 
+FEW = 16  # output channels that pixels along the lanes compute faster, if they lie side by side
 LEAST = 1 << 15  # multiply-adds below which a schedule of its own does not pay
 
 
-def direct(node: Node, inputs: Sequence[Node], vector_bytes: int) -> Node | None:
+def direct(
+    node: Node, inputs: Sequence[Node], vector_bytes: int, ordered: bool = False
+) -> Node | None:
     """A ``conv`` of other inputs as a ``conv_last``; None where the direct schedule does not take
-    it.
+    it. ``ordered``: the image is stored with channels last.
     """
     op = node.op
     if not isinstance(op, Conv) or op.name != "conv" or node.dtype.kind != "f":
@@ -45,6 +48,8 @@ def direct(node: Node, inputs: Sequence[Node], vector_bytes: int) -> Node | None
         found = conv_depthwise(op, channels_last(x), taps_first(w), node.shape[2:], node.dtype)
         return channels_first(found)
     itemsize = accumulator(node.dtype).itemsize
+    if groups == 1 and (each == 1 or (4 <= each < FEW and not ordered)):
+        return None
     wide = lanes(axes, each, vector_bytes, itemsize)
     outer = groups * int(x.shape[0]) * axes[0].each * prod(a.phases for a in axes)
     blocks = -(-each // wide)

@@ -64,7 +64,8 @@ class _Layout:
         """The node of new inputs, computed in the order they are stored in."""
         if is_external(node) or node.op.kind == "leaf":
             return node
-        convolution = direct(node, inputs, self.vector_bytes)
+        ordered = bool(inputs) and inputs[0] in self.orders
+        convolution = direct(node, inputs, self.vector_bytes, ordered)
         if convolution is not None:
             return self._ordered(convolution, (0, *range(2, node.ndim), 1))
         first = next((n for n in inputs if n in self.orders), None)

@@ -32,6 +32,7 @@ VECTOR = 64
 def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Take the direct schedule for the smallest convolutions too, with the passes on."""
     monkeypatch.setattr(convolution, "LEAST", 0)
+    monkeypatch.setattr(convolution, "FEW", 0)
     with config(optimize=1, skip_passes="", backend="llvm", cache=0):
         yield
 
@@ -228,6 +229,22 @@ def test_empty_and_symbolic_sizes_stay_general() -> None:
     rng = np.random.default_rng(6)
     x, w = leaf(rng, (0, 3, 6, 6), float32), leaf(rng, (4, 3, 3, 3), float32)
     assert kernels([ops.conv(x, w, (1, 1), ((0, 0), (0, 0)))]) == ["conv"]
+
+
+def test_few_channels_stay_general_where_pixels_lie_side_by_side(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(convolution, "FEW", 16)
+    rng = np.random.default_rng(8)
+    x, w = leaf(rng, (1, 8, 9, 9), float32), leaf(rng, (24, 8, 3, 3), float32)
+    pads = ((1, 1), (1, 1))
+    few, one = leaf(rng, (4, 8, 3, 3), float32), leaf(rng, (1, 24, 3, 3), float32)
+    assert kernels([ops.conv(x, few, (1, 1), pads)]) == ["conv"]
+    wide = ops.conv(x, w, (1, 1), pads)
+    after = leaf(rng, (4, 24, 3, 3), float32)
+    assert kernels([ops.conv(wide, after, (1, 1), pads)]) == ["conv_last", "conv_last"]
+    assert kernels([ops.conv(wide, one, (1, 1), pads)]) == ["conv_last", "conv"]
+    check(ops.conv(x, few, (1, 1), pads))
 
 
 def test_strides_against_the_axis_stay_general() -> None:
