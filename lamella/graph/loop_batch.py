@@ -18,7 +18,7 @@ from lamella.ir.dim import Size
 from lamella.ir.node import Node, topological
 from lamella.ir.subgraph import Subgraph
 from lamella.ops.base import Needs
-from lamella.ops.calls import Call, call
+from lamella.ops.calls import Call, call, is_token
 
 if TYPE_CHECKING:
     from lamella.graph.loops import Loop
@@ -215,7 +215,7 @@ def pruned(
     first, last, inputs = op.constants, op.constants + op.carries, op.body.inputs
     rows = [i for i in range(len(op.row_nodes)) if op.first_row + i in used]
     tested = [] if op.condition is None else _reached(op.condition, op.condition.outputs)
-    live = {j for j in range(op.carries) if j in used}
+    live = {j for j in range(op.carries) if j in used or is_token(op.body.outputs[j])}
     while True:
         outputs = [op.body.outputs[j] for j in sorted(live)]
         outputs += [op.row_nodes[i] for i in rows]

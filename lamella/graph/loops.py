@@ -30,7 +30,7 @@ from lamella.ir.loop_parse import parse_size
 from lamella.ir.node import Node, gradient_mode
 from lamella.ir.subgraph import Subgraph
 from lamella.ops.base import PRIMITIVES, Array, Needs, Sample
-from lamella.ops.calls import Call, Result, call
+from lamella.ops.calls import Call, Result, call, is_token
 
 __all__ = ["Loop", "Operands", "loop"]
 
@@ -115,6 +115,16 @@ class Loop(Call):
     def most_is_open(self) -> bool:
         """Whether nothing bounds the number of steps."""
         return not self.slices and self.length is None
+
+    @property
+    def effect(self) -> bool:  # type: ignore[override]
+        """Whether a step has an effect: computing a carry that stands for it."""
+        return any(map(is_token, self.body.outputs[: self.carries]))
+
+    @property
+    def token(self) -> int:
+        """The number of such a carry."""
+        return next(j for j in range(self.carries) if is_token(self.body.outputs[j]))
 
     def most(self, inputs: Sequence[Node]) -> Size | None:
         """The most steps there can be."""

@@ -31,8 +31,8 @@ from lamella.ops.families import Elementwise, check_fits, unary
 from lamella.ops.leaf import placeholder
 
 __all__ = [
-    "Barrier", "Call", "PairedCall", "Part", "Result", "barrier", "call", "keep", "living", "part",
-    "parts",
+    "Barrier", "Call", "PairedCall", "Part", "Result", "barrier", "call", "is_token", "keep",
+    "living", "part", "parts",
 ]  # fmt: skip
 
 Result = tuple[Shape, DType]
@@ -52,6 +52,11 @@ class Call(Primitive):
     def in_memory(self) -> bool:
         """Whether every input must lie in memory: no kernel of the call's own reads them."""
         return self.opaque or self.control
+
+    @property
+    def token(self) -> int:
+        """The number of the result whose computation is the effect."""
+        return 0
 
     def results(self, inputs: Sequence[Node]) -> tuple[Result, ...]:
         """Shape and dtype of each result."""
@@ -154,6 +159,15 @@ class _Record:
 
     living: dict[int, weakref.ref[Node]] = field(default_factory=dict)
     kept: dict[int, Any] = field(default_factory=dict)
+
+
+def is_token(node: Node) -> bool:
+    """Whether computing ``node`` is having an effect."""
+    if not isinstance(node.op, Part):
+        return False
+    op = node.inputs[0].op
+    op = op.inner if isinstance(op, PairedCall) else op
+    return isinstance(op, Call) and op.effect and node.op.index == op.token
 
 
 _records: weakref.WeakKeyDictionary[Node, _Record] = weakref.WeakKeyDictionary()

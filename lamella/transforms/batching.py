@@ -88,6 +88,11 @@ class BatchTrace:
 
     def effect(self, call: Node, function: Callable[..., Any]) -> None:
         """It is seen to once it is known for all examples."""
+        if call.op.control:  # type: ignore[attr-defined]
+            raise TraceError(
+                "[vmap] the function has an effect (io_callback, debug_print, check) inside a loop,"
+                " which cannot be repeated for many examples; return the value instead"
+            )
         self.effects.append((call, function))
 
     def settle(self, ones: set[Node]) -> bool:

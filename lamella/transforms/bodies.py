@@ -17,6 +17,7 @@ from lamella import ops, tree
 from lamella.errors import DTypeError, TraceError
 from lamella.graph.replay import Recording, subgraph_of
 from lamella.ir.node import Node
+from lamella.ops.calls import part
 from lamella.tensor.core import TensorCore, node_of, wrap
 from lamella.tensor.creation import asarray
 from lamella.tensor.pending import Trace, current_trace, set_trace
@@ -33,6 +34,7 @@ class BodyTrace:
         self._inner: set[int] = set()
         self._alive: list[TensorCore] = []  # so that their ids stay their own
         self.rebound: dict[int, tuple[TensorCore, Node]] = {}
+        self.effects: list[tuple[Node, Callable[..., Any]]] = []
 
     def touch(self, tensor: TensorCore) -> None:
         """Reads of outer tensors are the outer trace's business."""
@@ -77,11 +79,8 @@ class BodyTrace:
             self._outer.backward(root)
 
     def effect(self, call: Node, function: Callable[..., Any]) -> None:
-        """An effect would run once, not at every step."""
-        raise TraceError(
-            "[control flow] the body has an effect (io_callback, debug_print, check), which loops "
-            "cannot repeat; return the value from every step and use it outside"
-        )
+        """Whoever makes something of the body sees to it."""
+        self.effects.append((call, function))
 
     def restore(self) -> dict[int, tuple[TensorCore, Node]]:
         """Put outer tensors back; the nodes they had been given."""
@@ -105,6 +104,12 @@ class Body:
     structure: tree.Structure
     paths: list[str]
     states: list[TensorCore]
+    effects: list[tuple[Node, Callable[..., Any]]]  # calls that every run of the body has
+
+    @property
+    def tokens(self) -> list[Node]:
+        """What must be computed for the effects to be had."""
+        return [part(call, call.op.token) for call, _ in self.effects]  # type: ignore[attr-defined]
 
 
 def as_tensors(name: str, value: Any) -> Any:
@@ -127,12 +132,15 @@ def as_tensors(name: str, value: Any) -> Any:
     return tree.map(convert, value)
 
 
-def trace(name: str, f: Callable[..., Any], arguments: Sequence[Any]) -> Body:
-    """``f(*arguments)`` on placeholders like the tensors in ``arguments``.
+def trace(
+    name: str, f: Callable[..., Any], arguments: Sequence[Any], effects: bool = False
+) -> Body:
+    """``f(*arguments)`` on placeholders like the tensors in ``arguments``; ``effects``: the caller
+    sees to those of ``f``.
 
     Raises:
         DTypeError: if it returns something that is no tensor or number.
-        TraceError: if it looks at a value that depends on its arguments.
+        TraceError: if it looks at a value that depends on its arguments, or has effects.
     """
     body, rebound = _run(name, f, arguments, [])
     if rebound:
@@ -141,6 +149,11 @@ def trace(name: str, f: Callable[..., Any], arguments: Sequence[Any]) -> Body:
             raise TraceError(
                 f"[{name}] the body rebinds other tensors at every run; pass them as arguments"
             )
+    if body.effects and not effects:
+        raise TraceError(
+            f"[{name}] the function has an effect (io_callback, debug_print, check), which is "
+            "possible in bodies of loops only; return the value and use it outside"
+        )
     return body
 
 
@@ -170,7 +183,7 @@ def _run(
     known = {id(state) for state in states}
     more = [tensor for key, (tensor, _) in found.items() if key not in known]
     paths = tree.paths(result)
-    return Body([*given, *held], nodes, form, paths, states), more
+    return Body([*given, *held], nodes, form, paths, states, watcher.effects), more
 
 
 def _stand_in(node: Node) -> Node:

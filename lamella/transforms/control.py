@@ -19,6 +19,7 @@ from lamella.ir.dim import Size
 from lamella.ir.node import Node
 from lamella.ir.subgraph import Subgraph
 from lamella.tensor.core import describe, node_of, wrap
+from lamella.tensor.pending import perform
 from lamella.tensor.tensor import Tensor
 from lamella.transforms.bodies import Body, as_tensors, trace
 
@@ -123,6 +124,22 @@ def _rebind(body: Body, values: Sequence[Node]) -> None:
         tensor.rebind(node)
 
 
+def _tokens(body: Body) -> tuple[list[Node], list[Node]]:
+    """Carries that stand for the effects of a body: what comes out, and what goes in."""
+    tokens = body.tokens
+    return tokens, [ops.placeholder(n.shape, n.dtype) for n in tokens]
+
+
+def _none(tokens: Sequence[Node]) -> list[Node]:
+    return [ops.full(0, token.shape, token.dtype) for token in tokens]
+
+
+def _have(body: Body, tokens: Sequence[Node]) -> None:
+    """See to the effects of a loop."""
+    for (_, function), token in zip(body.effects, tokens, strict=True):
+        perform(token.inputs[0], function)
+
+
 # -- scan ------------------------------------------------------------------------------------------
 def scan(
     body: Step, init: Any, xs: Any = None, length: int | None = None, reverse: bool = False,
@@ -164,7 +181,7 @@ def scan(
 
     def record() -> tuple[Body, tree.Structure]:
         entries = tree.unflatten(form, _slices(stacks))
-        found = trace("scan", body, [carry.value, entries])
+        found = trace("scan", body, [carry.value, entries], effects=True)
         return found, _pair(found.structure)
 
     made, rows = record()
@@ -204,22 +221,25 @@ def _loop(
     count, states = len(carry.tensors), len(body.states)
     last = len(body.arguments) - states
     # the states are carries too
-    arguments = [*body.arguments[:count], *body.arguments[last:], *body.arguments[count:last]]
+    tokens, kept = _tokens(body)
+    arguments = [*body.arguments[:count], *body.arguments[last:], *kept]
+    arguments += body.arguments[count:last]
     first = len(body.outputs) - states
-    outputs = [*body.outputs[:count], *body.outputs[first:], *body.outputs[count:first]]
+    outputs = [*body.outputs[:count], *body.outputs[first:], *tokens, *body.outputs[count:first]]
     graph, outside = subgraph_of(arguments, outputs)
-    carries = count + states
+    carries = count + states + len(tokens)
     op = Loop(
         graph, carries=carries, slices=len(stacks), reverse=reverse,
         length=None if stacks else steps,
     )  # fmt: skip
-    initial = [*carry.nodes, *(node_of(state) for state in body.states)]
+    initial = [*carry.nodes, *(node_of(state) for state in body.states), *_none(tokens)]
     inputs = [*outside, *initial, *stacks]
-    if times > 1 and isinstance(steps, int):
+    if times > 1 and not tokens and isinstance(steps, int):
         found = unrolled(op, inputs, steps, times, loop)
     else:
         found = loop(op, *inputs)
-    _rebind(body, found[count:carries])
+    _rebind(body, found[count : count + states])
+    _have(body, found[count + states : carries])
     return found[:count], found[carries:]
 
 
@@ -311,24 +331,26 @@ def while_loop(
     """
     length = None if max_steps is None else _stack_length("while_loop", None, [], max_steps)
     carry = Carry("while_loop", init)
-    made = trace("while_loop", body, [carry.value])
+    made = trace("while_loop", body, [carry.value], effects=True)
     if carry.adapted(made.outputs):
-        made = trace("while_loop", body, [carry.value])
+        made = trace("while_loop", body, [carry.value], effects=True)
     count, states = len(carry.tensors), len(made.states)
     carry.check(made.structure, made.outputs[:count])
     tested = trace("while_loop", cond, [carry.value])
     flag = _flag(tested)
-    graph, outside = subgraph_of(made.arguments, made.outputs)
-    extra = list(made.arguments[count:])  # the condition sees states as they were outside
+    tokens, kept = _tokens(made)
+    graph, outside = subgraph_of([*made.arguments, *kept], [*made.outputs, *tokens])
+    extra = [*made.arguments[count:], *kept]  # the condition sees states as they were outside
     test, needed = subgraph_of([*tested.arguments, *extra], [flag])
     constants = list(dict.fromkeys([*outside, *needed]))
     op = Loop(
-        _over(graph, outside, constants), _over(test, needed, constants), carries=count + states,
-        length=length,
+        _over(graph, outside, constants), _over(test, needed, constants),
+        carries=len(graph.outputs), length=length,
     )  # fmt: skip
-    initial = [*carry.nodes, *(node_of(state) for state in made.states)]
+    initial = [*carry.nodes, *(node_of(state) for state in made.states), *_none(tokens)]
     found = loop(op, *constants, *initial)
     _rebind(made, found[count : count + states])
+    _have(made, found[count + states : op.carries])
     return tree.unflatten(carry.structure, [wrap(node) for node in found[:count]])
 
 

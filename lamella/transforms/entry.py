@@ -17,7 +17,7 @@ from lamella import tree
 from lamella.config import config
 from lamella.graph import names as naming
 from lamella.ir.node import Node, gradient_mode, topological
-from lamella.ops.calls import parts
+from lamella.ops.calls import part, parts
 from lamella.ops.leaf import DATA
 from lamella.runtime import buffer as memory
 from lamella.runtime import profiling
@@ -122,7 +122,7 @@ class Entry:
             return node if node.value is not None else root.setdefault(node, len(root))
 
         for call in recording.effects:  # first, and so in their order
-            for node in parts(call):
+            for node in _effects(call):
                 place(node)
         self._results: list[Callable[[Run], Any]] = []
         self._places = places(recording.result, place)
@@ -149,7 +149,8 @@ class Entry:
         self._roots = list(root)
         differentiable = not recording.is_step and gradient_mode.enabled
         # a history does not repeat effects: their results are inputs of its graph
-        self._seen = [root[node] for call in recording.effects for node in parts(call)]
+        calls = [call for call in recording.effects if not call.op.control]  # type: ignore[attr-defined]
+        self._seen = [root[node] for call in calls for node in parts(call)]
         inputs = (*self._inputs, *(self._roots[i] for i in self._seen))
         self._graphs = {
             i: Graph(node, inputs) for node, i in root.items()
@@ -463,3 +464,9 @@ def _rebind(tensor: TensorCore, node: Node, required: bool) -> None:
     elif leaf is not None and leaf.required:
         tensor._leaf = None
     tensor.node = node
+
+
+def _effects(call: Node) -> Sequence[Node]:
+    """What must be computed for an effect to be had."""
+    op: Any = call.op
+    return [part(call, op.token)] if op.control else parts(call)

@@ -138,7 +138,7 @@ def test_custom_rules() -> None:
     for wrap in (
         lambda m, f: f,
         lambda m, f: m.grad(f),
-        lambda m, f: m.grad(lambda x: (m.grad(f)(x) ** 2).sum()),
+        lambda m, f: m.grad(lambda y: (m.grad(f)(y) ** 2).sum()),
         lambda m, f: m.vmap(m.grad(f)),
     ):
         x = np.stack([X, -X])

@@ -141,8 +141,36 @@ def test_python_functions_inside_loops() -> None:
     with pytest.raises(ZeroDivisionError, match="on purpose"):
         f(lm.asarray(9)).item()
     assert f(lm.asarray(1)).item() == 1.0
-    with pytest.raises(TraceError, match="effect"):
-        lm.map(lambda x: lm.debug_print("{}", x), lm.ones(3))
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_effects_inside_loops(jit: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    compiled = lm.jit if jit else lambda f: f
+
+    def body(c: lm.Tensor, x: lm.Tensor) -> tuple[lm.Tensor, lm.Tensor]:
+        lm.debug_print("{} then {}", c, x)
+        return c * x, c
+
+    f = lambda x: lm.scan(body, x[0], x)[0]  # noqa: E731
+    x = lm.asarray([2.0, 3.0, 5.0])
+    assert compiled(f)(x).item() == 60.0
+    assert capsys.readouterr().out == "2.0 then 2.0\n4.0 then 3.0\n12.0 then 5.0\n"
+    assert compiled(lm.grad(f))(x).tolist() == [60.0, 20.0, 12.0]
+    assert capsys.readouterr().out.count("then") == 3
+    compiled(lambda x: lm.map(lambda x: lm.debug_print("{}", x), x))(x)
+    assert capsys.readouterr().out == "2.0\n3.0\n5.0\n"
+
+    def halve(c: lm.Tensor) -> lm.Tensor:
+        lm.check(c > 1.5, "too small: {}", c)
+        return c / 2
+
+    g = compiled(lambda x: lm.while_loop(lambda c: c > 0.1, halve, x))
+    with pytest.raises(lm.errors.CheckError, match=r"too small: 1\.0"):
+        g(x[0] * 2).item()
+    with pytest.raises(TraceError, match="for many examples"):
+        lm.vmap(f)(lm.stack([x, x])).numpy()
+    with pytest.raises(TraceError, match="bodies of loops only"):
+        lm.cond(x[0] > 0, lambda: lm.debug_print("yes"), lambda: None)
 
 
 def dense(w: lm.Tensor, v: lm.Tensor, b: lm.Tensor) -> Function:
