@@ -97,8 +97,12 @@ def _gamma_end(rate: Any, x: Any, lower: Any, drop: float) -> Any:
     return where(lower, low, high)
 
 
-def gamma_parts(a: Any, x: Any, rule: Rule = DOUBLE) -> tuple[Any, Any]:
-    """(P, Q) for finite a > 0, x > 0, each precise where it is the smaller one."""
+def gamma_parts(
+    a: Any, x: Any, rule: Rule = DOUBLE, from_one: bool = False
+) -> tuple[Any, Any]:
+    """(P, Q) for finite a > 0, x > 0, each precise where it is the smaller one; ``from_one``: a is
+    at least 1.
+    """
     lower = x <= a + 1
     rate = where(lower, a + 1, a)
     with no_grad():
@@ -108,6 +112,8 @@ def gamma_parts(a: Any, x: Any, rule: Rule = DOUBLE) -> tuple[Any, Any]:
     term = exp(wrap(ops.log_poisson(node_of(a), node_of(x))))  # x**a exp(-x) / gamma(a + 1)
     p = term * (1 + x * integral)
     q = term * a * integral
+    if from_one:
+        return where(lower, p, 1 - q), where(lower, 1 - p, q)
     small = lower & (x < 1) & (a < 1)
     q = where(small, _gamma_small(where(small, a, 0.5), where(small, x, 0.5)), q)
     return where(lower, p, 1 - q), where(lower & ~small, 1 - p, q)
@@ -180,7 +186,7 @@ def _beta_end(p: Any, q: Any, z: Any, log_rest: Any, drop: float) -> Any:
     return s
 
 
-def _beta_inside(a: Any, b: Any, x: Any, rule: Rule) -> Any:
+def beta_inside(a: Any, b: Any, x: Any, rule: Rule) -> Any:
     """I for a, b > 0, 0 < x < 1."""
     lower = x <= (a + 1) / (a + b + 2)
     p, q = where(lower, a, b), where(lower, b, a)
@@ -213,7 +219,7 @@ def betainc(a: TensorLike, b: TensorLike, x: TensorLike) -> Tensor:
         inside = (a > 0) & (b > 0) & (x > 0) & (x < 1) & (a < math.inf) & (b < math.inf)
         safe = (where(inside, each, 0.5) for each in (a, b, x))
         edge = where((a > 0) & (b > 0) & ((x == 0) | (x == 1)), x, math.nan)
-        return where(inside, _beta_inside(*safe, rule), edge)
+        return where(inside, beta_inside(*safe, rule), edge)
 
     return in_double("betainc", value, a, b, x)
 
