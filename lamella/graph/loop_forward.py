@@ -121,7 +121,9 @@ def _plan(op: Loop, moves: tuple[bool, ...]) -> Plan:
     found = op.body.cache.get(key)
     if not isinstance(found, Plan):
         with Recording():
-            found = op.body.cache[key] = Derivation(op, moves).plan()
+            found = Derivation(op, moves).plan()
+        if not found.outside:  # or values of nobody's would be kept
+            op.body.cache[key] = found
     return found
 
 

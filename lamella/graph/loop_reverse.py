@@ -162,7 +162,9 @@ def _plan(
     found = cache.get(key)
     if not isinstance(found, Plan):
         with Recording():
-            found = cache[key] = Derivation(op, carries, rows, needs, steps).plan()
+            found = Derivation(op, carries, rows, needs, steps).plan()
+        if not found.outside:  # or values of nobody's would be kept
+            cache[key] = found
     return found
 
 

@@ -7,7 +7,7 @@ compiled. Tensors that a body closes over are found, and derivatives reach them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from lamella import ops, tree
 from lamella.dtypes import DType, bool_, int64
@@ -19,6 +19,7 @@ from lamella.ir.dim import Size
 from lamella.ir.node import Node
 from lamella.ir.subgraph import Subgraph
 from lamella.tensor.core import describe, node_of, wrap
+from lamella.tensor.creation import asarray
 from lamella.tensor.pending import perform
 from lamella.tensor.tensor import Tensor
 from lamella.transforms.bodies import Body, as_tensors, trace
@@ -26,6 +27,7 @@ from lamella.transforms.bodies import Body, as_tensors, trace
 __all__ = ["fori_loop", "map", "scan", "while_loop"]
 
 Step = Callable[..., Any]
+MANY: Final = 1 << 16  # steps from which fori_loop counts them one by one
 
 
 # -- carries ---------------------------------------------------------------------------------------
@@ -275,6 +277,9 @@ def fori_loop(lower: Any, upper: Any, body: Step, init: Any) -> Any:
     if not (_is_integer(lower) and _is_integer(upper)):
         return _open_fori(lower, upper, body, init)
     count = max(int(upper) - int(lower), 0)
+    if count > MANY:  # an array of all the numbers would be large
+        step = lambda c, _: ((c[0] + 1, body(c[0], c[1])), None)  # noqa: E731
+        return scan(step, (asarray(int(lower)), init), None, length=count)[0][1]
     numbers = ops.iota((count,), 0, int64)
     start = ops.full(int(lower), (count,), int64)
     xs = wrap(ops.add(numbers, start) if lower else numbers)

@@ -216,6 +216,8 @@ def test_any_shape(steps: int, shape: list[int], reverse: bool) -> None:
 def test_fori_loop() -> None:
     assert lm.fori_loop(2, 6, lambda i, x: x + i * i, 0.0).item() == 54.0
     assert lm.fori_loop(5, 2, lambda i, x: x + i, 1).item() == 1
+    many = 200_003  # more than are put into an array
+    assert lm.fori_loop(2, many, lambda i, x: x + i, 0).item() == many * (many - 1) // 2 - 1
     assert lm.fori_loop(-3, 1, lambda i, x: x + i, 0).item() == -6
     bound = lm.asarray(6)
     assert lm.fori_loop(2, bound, lambda i, x: x + i * i, 0.0).item() == 54.0
