@@ -21,7 +21,7 @@ from benchmarks.summary import draw, summary, summary_table
 WORKLOADS = (
     "imports", "record", "chain_latency", "mlp_latency", "chain20", "softmax", "ln_gelu", "gemm",
     "mlp_train", "resnet18", "mobilenet_v2", "resnet_train", "gpt_train", "gpt_start", "attention",
-    "gru", "ode", "transforms", "spmm", "ops", "cold", "recompiles", "memory", "quickstart",
+    "gpt2", "gru", "ode", "transforms", "spmm", "ops", "cold", "recompiles", "memory", "quickstart",
 )  # fmt: skip
 
 
