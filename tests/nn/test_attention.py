@@ -262,3 +262,8 @@ def test_sizes_that_change() -> None:
         expected = case.weights() @ k
         for g in (f, lambda q, k: sdpa(q, k, k, is_causal=True)):
             np.testing.assert_allclose(g(lm.asarray(q), lm.asarray(k)).numpy(), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("depth", [129, 256])
+def test_wide_heads_whose_tiles_leave_the_stack(depth: int) -> None:
+    Case((2, 70, depth), (2, 90, depth), depth, causal=True).check(lm.float32, 3e-5)
