@@ -150,14 +150,19 @@ class Plan:
         self._plan[3] = 0
         self._times = None
         if on and self.launches:
-            self._times = (ctypes.c_int64 * len(self.launches))()
+            self._times = (ctypes.c_int64 * (2 * len(self.launches)))()
             self._plan[3] = ctypes.addressof(self._times)
 
     def times(self) -> tuple[float, ...]:
         """Nanoseconds spent in each launch since ``record_times()``; empty without it."""
         if self._times is None:
             return ()
-        return tuple(value * os_host.CLOCK_NANOSECONDS for value in self._times)
+        spent = self._times[: len(self.launches)]
+        return tuple(value * os_host.CLOCK_NANOSECONDS for value in spent)
+
+    def counts(self) -> tuple[int, ...]:
+        """How often each launch has run since ``record_times()``; empty without it."""
+        return () if self._times is None else tuple(self._times[len(self.launches) :])
 
 
 def _check(launch: Launch, slots: int) -> None:

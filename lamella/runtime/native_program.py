@@ -305,6 +305,10 @@ stamp:
   %sum0 = load i64, ptr %p_time
   %sum = add i64 %sum0, %spent
   store i64 %sum, ptr %p_time
+  %p_runs = getelementptr i64, ptr %p_time, i64 %launches
+  %runs0 = load i64, ptr %p_runs
+  %runs = add i64 %runs0, 1
+  store i64 %runs, ptr %p_runs
   br label %next
 out:
   ret void

@@ -117,10 +117,10 @@ class profile:  # noqa: N801 - used as a function is
                 counted[sized] = (
                     0 if source.call is not None else operations(source.kernel(), run.sizes)
                 )
-            row.count += 1
+            row.count += run.count
             row.seconds += run.seconds
-            row.flops += counted[sized]
-            row.nbytes += run.value(run.step.nbytes)
+            row.flops += counted[sized] * run.count
+            row.nbytes += run.value(run.step.nbytes) * run.count
         return sorted(found.values(), key=lambda row: -row.seconds)
 
     def _cells(self) -> list[tuple[str, ...]]:
@@ -144,7 +144,7 @@ class profile:  # noqa: N801 - used as a function is
         most = limits()
         return (
             f"{self.seconds * 1e3:.2f} ms in all: {inside * 1e3:.2f} ms in "
-            f"{len(self.record.runs)} launches, {made * 1e3:.2f} ms making "
+            f"{sum(run.count for run in self.record.runs)} launches, {made * 1e3:.2f} ms making "
             f"{len(self.record.compilations)} programs; the machine's limits are "
             f"{most.flops / 1e9:.0f} GFLOP/s, {most.copy / 1e9:.1f} GB/s copied, "
             f"{most.read / 1e9:.1f} GB/s read"

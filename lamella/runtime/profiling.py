@@ -32,6 +32,7 @@ class Run:
     source: str
     sizes: dict[str, int]
     blueprint: Blueprint
+    count: int = 1  # more than once in a loop, where the time is that of all iterations
 
     def value(self, size: Size) -> int:
         """A size of the step as a number."""
@@ -71,13 +72,14 @@ class Record:
             try:
                 plan.run(words, begun)
             finally:
-                times = plan.times()
+                times, counts = plan.times(), plan.counts()
                 plan.record_times(False)
-            for step, nanoseconds in zip(blueprint.steps, times, strict=True):
-                if isinstance(step, Control):
+            for step, nanoseconds, count in zip(blueprint.steps, times, counts, strict=True):
+                if isinstance(step, Control) or not count:
                     continue
                 name = blueprint.sources[step.kernel].name
-                self.runs.append(Run(start, nanoseconds * 1e-9, step, name, sizes, blueprint))
+                seconds = nanoseconds * 1e-9
+                self.runs.append(Run(start, seconds, step, name, sizes, blueprint, count))
                 start += nanoseconds * 1e-9
 
 

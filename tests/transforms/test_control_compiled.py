@@ -237,3 +237,12 @@ def test_sums_of_constants_that_enter_in_several_ways() -> None:
         args = (w, many if axes[1] == 0 else b, xs if axes[2] is None else lm.stack([xs, -xs], 2))
         found, wanted = (lm.vmap(gradient(f), in_axes=axes)(*args) for f in (scanned, looped))
         same(found, wanted)
+
+
+def test_profiles_count_iterations() -> None:
+    w = draw(16, 16)
+    f = lm.jit(lambda x: lm.fori_loop(0, 50, lambda i, c: lm.tanh(c @ w), x))
+    f(w).numpy()
+    with lm.profile() as profile:
+        f(w).numpy()
+    assert any(row.count == 50 and row.flops >= 50 * 2 * 16**3 for row in profile.rows())
