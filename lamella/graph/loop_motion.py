@@ -61,7 +61,9 @@ def _reaching(graph: Subgraph, inputs: Collection[Node]) -> set[Node]:
 
 def unmoved(node: Node, allowed: Collection[Node]) -> Node:
     """What a node only moves around: the fewest elements are stacked."""
-    while node.op.kind == "movement" and len(node.inputs) == 1 and node.inputs[0] in allowed:
+    while node.op.kind == "movement" and node.inputs[0] in allowed:
+        if any(source in allowed for source in node.inputs[1:]):
+            break
         node = node.inputs[0]
     return node
 

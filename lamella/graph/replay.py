@@ -83,17 +83,32 @@ def twins(nodes: Sequence[Node]) -> list[Node]:
 
 
 def subgraph_of(
-    arguments: Sequence[Node], outputs: Sequence[Node]
+    arguments: Sequence[Node], outputs: Sequence[Node], bake: bool = False
 ) -> tuple[Subgraph, list[Node]]:
     """Outputs as a subgraph of (constants, arguments), and the outside nodes that the constants
-    stand for.
+    stand for. With ``bake`` Python numbers become part of it.
     """
     outside = outside_of(arguments, outputs)
+    known = _baked(arguments, outputs, outside) if bake else {}
+    outside = [n for n in outside if n not in known]
     stand = twins(outside)
-    known = dict(zip((*outside, *arguments), (*stand, *arguments), strict=True))
+    known |= zip((*outside, *arguments), (*stand, *arguments), strict=True)
     with Recording():
         made = replay(outputs, known)
     return Subgraph([*stand, *arguments], made), outside
+
+
+def _baked(
+    arguments: Sequence[Node], outputs: Sequence[Node], outside: Sequence[Node]
+) -> dict[Node, Node]:
+    """Python numbers as constants, but for those that calls read: some name functions by them."""
+    order = topological(outputs, stop=arguments)
+    named = {source for n in order if n.op.kind == "call" for source in n.inputs}
+    return {
+        n: ops.constant(n.value, n.dtype)
+        for n in outside
+        if isinstance(n.value, bool | int | float) and n not in named
+    }
 
 
 def outside_of(arguments: Sequence[Node], outputs: Sequence[Node]) -> list[Node]:

@@ -38,7 +38,7 @@ class BatchTrace:
     """
 
     def __init__(self, outer: Trace | None) -> None:
-        self._outer = outer
+        self.outer = outer
         self._inner: set[int] = set()
         self._alive: list[TensorCore] = []  # so that their ids stay their own
         self.effects: list[tuple[Node, Callable[..., Any]]] = []
@@ -47,44 +47,44 @@ class BatchTrace:
 
     def touch(self, tensor: TensorCore) -> None:
         """Reads of outer tensors are the outer trace's business."""
-        if self._outer is not None and id(tensor) not in self._inner:
-            self._outer.touch(tensor)
+        if self.outer is not None and id(tensor) not in self._inner:
+            self.outer.touch(tensor)
 
     def rebind(self, tensor: TensorCore) -> None:
         """Remember outer tensors that change."""
         if id(tensor) not in self._inner:
-            if self._outer is not None:
-                self._outer.rebind(tensor)
+            if self.outer is not None:
+                self.outer.rebind(tensor)
             self.rebound.append((tensor, tensor.node))
 
     def created(self, tensor: TensorCore) -> None:
         """The handle is the function's own."""
         self._inner.add(id(tensor))
         self._alive.append(tensor)
-        if self._outer is not None:
-            self._outer.created(tensor)
+        if self.outer is not None:
+            self.outer.created(tensor)
 
     def value(self, tensor: TensorCore) -> None:
         """A placeholder has no value, which evaluation reports; else it is the outer trace's."""
-        if self._outer is not None:
-            self._outer.value(tensor)
+        if self.outer is not None:
+            self.outer.value(tensor)
 
     def read_grad(self, tensor: TensorCore) -> None:
         """Pass on."""
-        if self._outer is not None:
-            self._outer.read_grad(tensor)
+        if self.outer is not None:
+            self.outer.read_grad(tensor)
 
     def write_grad(self, tensor: TensorCore) -> None:
         """Remember outer tensors whose gradients change."""
-        if self._outer is not None:
-            self._outer.write_grad(tensor)
+        if self.outer is not None:
+            self.outer.write_grad(tensor)
         if id(tensor) not in self._inner:
             self.graded.append((tensor, None if tensor._leaf is None else tensor._leaf.grad))
 
     def backward(self, root: Node) -> None:
         """Pass on."""
-        if self._outer is not None:
-            self._outer.backward(root)
+        if self.outer is not None:
+            self.outer.backward(root)
 
     def effect(self, call: Node, function: Callable[..., Any]) -> None:
         """It is seen to once it is known for all examples."""
@@ -101,7 +101,7 @@ class BatchTrace:
         for tensor, before in reversed(self.rebound):
             if between([tensor.node], ones):
                 tensor.node, found = before, True
-            elif self._outer is None and tensor.node.value is None:
+            elif self.outer is None and tensor.node.value is None:
                 note(tensor)
         for tensor, grad in reversed(self.graded):
             leaf = tensor._leaf

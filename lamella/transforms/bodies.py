@@ -15,22 +15,23 @@ import numpy as np
 
 from lamella import ops, tree
 from lamella.errors import DTypeError, TraceError
-from lamella.graph.replay import Recording, subgraph_of
+from lamella.graph.replay import Recording
 from lamella.ir.node import Node
 from lamella.ops.calls import part
 from lamella.tensor.core import TensorCore, node_of, wrap
 from lamella.tensor.creation import asarray
 from lamella.tensor.pending import Trace, current_trace, set_trace
 from lamella.tensor.tensor import Tensor
+from lamella.transforms.batching import BatchTrace
 
-__all__ = ["Body", "as_tensors", "subgraph_of", "trace"]
+__all__ = ["Body", "as_tensors", "compiled_once", "trace"]
 
 
 class BodyTrace:
     """Watches a function that becomes a subgraph: which outside tensors it rebinds."""
 
     def __init__(self, outer: Trace | None) -> None:
-        self._outer = outer
+        self.outer = outer
         self._inner: set[int] = set()
         self._alive: list[TensorCore] = []  # so that their ids stay their own
         self.rebound: dict[int, tuple[TensorCore, Node]] = {}
@@ -38,32 +39,32 @@ class BodyTrace:
 
     def touch(self, tensor: TensorCore) -> None:
         """Reads of outer tensors are the outer trace's business."""
-        if self._outer is not None and id(tensor) not in self._inner:
-            self._outer.touch(tensor)
+        if self.outer is not None and id(tensor) not in self._inner:
+            self.outer.touch(tensor)
 
     def rebind(self, tensor: TensorCore) -> None:
         """Remember outer tensors that change."""
         if id(tensor) not in self._inner and id(tensor) not in self.rebound:
-            if self._outer is not None:
-                self._outer.rebind(tensor)
+            if self.outer is not None:
+                self.outer.rebind(tensor)
             self.rebound[id(tensor)] = (tensor, tensor.node)
 
     def created(self, tensor: TensorCore) -> None:
         """The handle is the function's own."""
         self._inner.add(id(tensor))
         self._alive.append(tensor)
-        if self._outer is not None:
-            self._outer.created(tensor)
+        if self.outer is not None:
+            self.outer.created(tensor)
 
     def value(self, tensor: TensorCore) -> None:
         """A placeholder has no value, which evaluation reports; else it is the outer trace's."""
-        if self._outer is not None:
-            self._outer.value(tensor)
+        if self.outer is not None:
+            self.outer.value(tensor)
 
     def read_grad(self, tensor: TensorCore) -> None:
         """Pass on."""
-        if self._outer is not None:
-            self._outer.read_grad(tensor)
+        if self.outer is not None:
+            self.outer.read_grad(tensor)
 
     def write_grad(self, tensor: TensorCore) -> None:
         """Gradients of outer tensors belong to no single step."""
@@ -75,8 +76,8 @@ class BodyTrace:
 
     def backward(self, root: Node) -> None:
         """Pass on."""
-        if self._outer is not None:
-            self._outer.backward(root)
+        if self.outer is not None:
+            self.outer.backward(root)
 
     def effect(self, call: Node, function: Callable[..., Any]) -> None:
         """Whoever makes something of the body sees to it."""
@@ -130,6 +131,14 @@ def as_tensors(name: str, value: Any) -> Any:
         )
 
     return tree.map(convert, value)
+
+
+def compiled_once() -> bool:
+    """Whether a function is being compiled: Python numbers in it stay what they are."""
+    found = current_trace()
+    while isinstance(found, BodyTrace | BatchTrace):
+        found = found.outer
+    return found is not None
 
 
 def trace(

@@ -18,7 +18,7 @@ from lamella.ir.subgraph import Subgraph
 from lamella.ops.calls import call
 from lamella.tensor.core import TensorCore, describe, node_of, wrap
 from lamella.tensor.tensor import Tensor
-from lamella.transforms.bodies import Body, as_tensors, trace
+from lamella.transforms.bodies import Body, as_tensors, compiled_once, trace
 
 __all__ = ["cond", "switch"]
 
@@ -141,5 +141,5 @@ def _graphs(
             else:
                 arguments.append(body.arguments[operands + i])
                 outputs.append(body.outputs[count + i])
-        made.append(subgraph_of(arguments, outputs))
+        made.append(subgraph_of(arguments, outputs, bake=compiled_once()))
     return joined(made)

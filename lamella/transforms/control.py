@@ -22,7 +22,7 @@ from lamella.tensor.core import describe, node_of, wrap
 from lamella.tensor.creation import asarray
 from lamella.tensor.pending import perform
 from lamella.tensor.tensor import Tensor
-from lamella.transforms.bodies import Body, as_tensors, trace
+from lamella.transforms.bodies import Body, as_tensors, compiled_once, trace
 
 __all__ = ["fori_loop", "map", "scan", "while_loop"]
 
@@ -228,7 +228,7 @@ def _loop(
     arguments += body.arguments[count:last]
     first = len(body.outputs) - states
     outputs = [*body.outputs[:count], *body.outputs[first:], *tokens, *body.outputs[count:first]]
-    graph, outside = subgraph_of(arguments, outputs)
+    graph, outside = subgraph_of(arguments, outputs, bake=compiled_once())
     carries = count + states + len(tokens)
     op = Loop(
         graph, carries=carries, slices=len(stacks), reverse=reverse,
@@ -344,9 +344,10 @@ def while_loop(
     tested = trace("while_loop", cond, [carry.value])
     flag = _flag(tested)
     tokens, kept = _tokens(made)
-    graph, outside = subgraph_of([*made.arguments, *kept], [*made.outputs, *tokens])
+    bake = compiled_once()
+    graph, outside = subgraph_of([*made.arguments, *kept], [*made.outputs, *tokens], bake)
     extra = [*made.arguments[count:], *kept]  # the condition sees states as they were outside
-    test, needed = subgraph_of([*tested.arguments, *extra], [flag])
+    test, needed = subgraph_of([*tested.arguments, *extra], [flag], bake)
     constants = list(dict.fromkeys([*outside, *needed]))
     op = Loop(
         _over(graph, outside, constants), _over(test, needed, constants),
