@@ -219,33 +219,34 @@ class Inverse(MatrixCall):
 
 @dataclass(frozen=True, slots=True)
 class PseudoInverse(MatrixCall):
-    """The Moore-Penrose inverse; singular values up to ``rtol`` times the largest count as zero."""
+    """The Moore-Penrose inverse; singular values up to the second input times the largest count as
+    zero.
+    """
 
     name: ClassVar[str] = "pseudo_inverse"
-    rtol: float
     hermitian: bool = False
 
     def results(self, inputs: Sequence[Node]) -> tuple[Result, ...]:
         """The sizes exchanged."""
-        (a,) = inputs
+        a, _ = inputs
         require_matrix(self.name, a, square=self.hermitian)
         return (((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype),)
 
     def evaluate(self, node: Node, arrays: Sequence[Array]) -> tuple[Array, ...]:
         """By singular values (or eigenvalues)."""
-        return lapack.finite(self.name, arrays[0], self._inverted)
+        return lapack.finite(self.name, arrays[0], lambda a: self._inverted(a, arrays[1]))
 
-    def _inverted(self, a: Array) -> tuple[Array]:
+    def _inverted(self, a: Array, rtol: Array) -> tuple[Array]:
         if 0 in a.shape:
             return (np.zeros((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype),)
-        return (np.linalg.pinv(a, rcond=self.rtol, hermitian=self.hermitian),)
+        return (np.linalg.pinv(a, rcond=rtol, hermitian=self.hermitian),)
 
     def jvp_all(self, node: Node, tangents: Sequence[Node | None]) -> Sequence[Node | None]:
         """-P da P + P Pᴴ daᴴ (I - A P) + (I - P A) daᴴ Pᴴ P, while the rank stays as it is."""
-        (da,) = tangents
+        da, _ = tangents
         if da is None:
             return (None,)
-        (a,), (p,) = node.inputs, parts(node)
+        (a, _), (p,) = node.inputs, parts(node)
         mm, dah = ops.matmul, adjoint(da)
         left = mm(p, mm(adjoint(p), dah))
         right = mm(dah, mm(adjoint(p), p))
@@ -257,8 +258,10 @@ class PseudoInverse(MatrixCall):
     @classmethod
     def samples(cls) -> Iterator[Sample]:
         """Wide and tall."""
-        yield from sample(partial(pseudo_inverse, rtol=1e-6), (2, 3))
-        yield from sample(partial(pseudo_inverse, rtol=1e-6), (2, 3, 2))
+        for shape in ((2, 3), (2, 3, 2)):
+            yield from sample(
+                lambda a: pseudo_inverse(a, ops.constant(1e-6, a.dtype.part)), shape
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,9 +379,9 @@ def inverse(a: Node, lenient: bool = False) -> Node:
     return call(Inverse(lenient), a)[0]
 
 
-def pseudo_inverse(a: Node, rtol: float, hermitian: bool = False) -> Node:
-    """The Moore-Penrose inverse."""
-    return call(PseudoInverse(rtol, hermitian), a)[0]
+def pseudo_inverse(a: Node, rtol: Node, hermitian: bool = False) -> Node:
+    """The Moore-Penrose inverse; ``rtol`` is one number, or one for each matrix."""
+    return call(PseudoInverse(hermitian), a, ops.broadcast_to(rtol, a.shape[:-2]))[0]
 
 
 def lu(a: Node) -> tuple[Node, Node]:

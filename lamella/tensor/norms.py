@@ -225,14 +225,17 @@ def matrix_rank(
     if 0 in values.shape:
         return wrap(ops.full(0, values.shape[:-1], int64))
     if tol is None:
-        relative = as_node(default_rtol(node) if rtol is None else rtol, values.dtype)
-        bound = ops.multiply(ops.reduce_max(values, (values.ndim - 1,)), relative)
+        largest = ops.reduce_max(values, (values.ndim - 1,))
+        bound = ops.multiply(largest, tolerance(node, rtol))
     else:
-        bound = as_node(tol, values.dtype)
-    bound = ops.reshape(bound, (*bound.shape, 1))
+        bound = tolerance(node, tol)
+    bound = ops.reshape(bound, (*bound.shape, 1)) if bound.ndim else bound
     return wrap(ops.reduce_sum(cast(ops.greater(values, bound), int64), (values.ndim - 1,)))
 
 
-def default_rtol(node: Node) -> float:
-    """The larger size times the epsilon of the element type."""
-    return max(int(size) for size in node.shape[-2:]) * float(np.finfo(node.dtype.part.numpy).eps)
+def tolerance(node: Node, given: TensorLike | None) -> Node:
+    """A bound of singular values as a node; by default the larger size times the type's epsilon."""
+    if given is None:
+        size = max(int(size) for size in node.shape[-2:])
+        return scalar_node(size * float(np.finfo(node.dtype.part.numpy).eps), node.dtype.part)
+    return as_node(given, node.dtype.part)

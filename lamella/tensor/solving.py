@@ -19,7 +19,7 @@ from lamella.ops.families import broadcast_shapes
 from lamella.ops.matrices import identity, transposed
 from lamella.tensor.core import wrap
 from lamella.tensor.decomposition import matrix_node
-from lamella.tensor.norms import default_rtol, matrix_rank
+from lamella.tensor.norms import matrix_rank, tolerance
 from lamella.tensor.operands import TensorLike, as_float, as_node, cast, pair
 
 if TYPE_CHECKING:
@@ -190,13 +190,13 @@ def inv(x: TensorLike) -> Tensor:
     return wrap(ops.inverse(matrix_node("inv", x, square=True)))
 
 
-def pinv(x: TensorLike, rtol: float | None = None, hermitian: bool = False) -> Tensor:
+def pinv(x: TensorLike, rtol: TensorLike | None = None, hermitian: bool = False) -> Tensor:
     """The Moore-Penrose inverse.
 
     Args:
         x: matrices of any shape.
-        rtol: singular values up to this times the largest count as 0; by default the larger size
-            times the type's epsilon.
+        rtol: singular values up to this (a number, or one for each matrix) times the largest count
+            as 0; by default the larger size times the type's epsilon.
         hermitian: ``x`` is Hermitian.
 
     The derivative (Golub and Pereyra 1973) is that while the rank stays as it is.
@@ -205,7 +205,7 @@ def pinv(x: TensorLike, rtol: float | None = None, hermitian: bool = False) -> T
     [[0.5, 0.0]]
     """
     node = matrix_node("pinv", x, square=hermitian)
-    return wrap(ops.pseudo_inverse(node, default_rtol(node) if rtol is None else rtol, hermitian))
+    return wrap(ops.pseudo_inverse(node, tolerance(node, rtol), hermitian))
 
 
 def lstsq(x1: TensorLike, x2: TensorLike, rcond: float | None = None) -> LstsqResult:
@@ -224,7 +224,7 @@ def lstsq(x1: TensorLike, x2: TensorLike, rcond: float | None = None) -> LstsqRe
     [2.0]
     """
     a, b, vector = _system("lstsq", x1, x2, square=False)
-    relative = default_rtol(a) if rcond is None else rcond
+    relative = tolerance(a, rcond)
     x = ops.matmul(ops.pseudo_inverse(a, relative), b)
     left = ops.subtract(ops.matmul(a, x), b)
     square = ops.square(ops.abs(left)) if left.dtype.kind != "c" else _squared(left)
@@ -234,7 +234,7 @@ def lstsq(x1: TensorLike, x2: TensorLike, rcond: float | None = None) -> LstsqRe
         sums = ops.full(0.0, (0,), sums.dtype)
     elif vector:
         sums = ops.reshape(sums, sums.shape[:-1])
-    rank = matrix_rank(wrap(a), rtol=relative)
+    rank = matrix_rank(wrap(a), rtol=wrap(relative))
     return LstsqResult(_columns(x, vector), wrap(sums), rank, wrap(ops.svd(a)[1]))
 
 

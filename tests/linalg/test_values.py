@@ -242,6 +242,10 @@ def test_rank():
     assert la.matrix_rank(both, rtol=np.array([0.5, 0.01])).tolist() == [1, 2]
     assert la.matrix_rank(both, np.array([0.01, 2.0])).tolist() == [2, 0]
     assert la.matrix_rank(np.zeros((2, 0, 3))).tolist() == [0, 0]
+    many, tol = np.stack([np.diag([4.0, 1.0])] * 3), np.array([0.0, 0.5, 1.0])
+    assert la.matrix_rank(many, rtol=tol).tolist() == [2, 1, 0]
+    assert la.matrix_rank(many, tol=tol).tolist() == [2, 2, 1]
+    close(la.pinv(many, rtol=tol[:2][[0, 1, 1]]), np.linalg.pinv(many, rcond=tol[:2][[0, 1, 1]]))
     assert la.matrix_rank(np.zeros(3)).item() == 0 and la.matrix_rank(np.ones(3)).item() == 1
 
 
