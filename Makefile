@@ -12,7 +12,7 @@ help:
 	@echo "make test         the whole default test suite"
 	@echo "make test-unoptimized   the same with every optional pass of the compiler off"
 	@echo "make parity       compare results with PyTorch and JAX (installs both, about 1.5 GB)"
-	@echo "make bench        measure; tables go to bench-results/ (bench-peers: beside PyTorch and JAX)"
+	@echo "make bench        measure; tables go to bench-results/ (bench-peers: beside others)"
 	@echo "make docs         build the documentation into site/, examples executed"
 	@echo "make lint, make types, make imports    ruff, mypy, the layer contracts"
 	@echo "make support      write docs/support.md again from the primitives' rules"
@@ -39,6 +39,10 @@ $(PEERS)/.installed-parity: pyproject.toml | $(PEERS)/bin/python
 	$(PEERS)/bin/python -m pip install --quiet --editable ".[parity,vision]"
 	@touch $@
 
+$(PEERS)/.installed-bench: pyproject.toml $(PEERS)/.installed-parity
+	$(PEERS)/bin/python -m pip install --quiet --editable ".[bench]"
+	@touch $@
+
 quickstart: $(VENV)/.installed-vision
 	$(BIN)/lamella quickstart $(ARGS)
 
@@ -54,7 +58,7 @@ parity: $(PEERS)/.installed-parity
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks $(ARGS)
 
-bench-peers: $(PEERS)/.installed-parity
+bench-peers: $(PEERS)/.installed-bench
 	$(PEERS)/bin/python -m benchmarks $(ARGS)
 
 docs: $(VENV)/.installed-docs

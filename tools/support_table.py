@@ -9,9 +9,10 @@ compared as well, against the interpreter.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +20,11 @@ import numpy.typing as npt
 
 import lamella.ops
 from lamella.dtypes import ALL, COMPLEX, DType, complex128, float64
-from lamella.errors import DTypeError
+from lamella.errors import CompilerError, DTypeError, ShapeError
 from lamella.graph.batch import batch
 from lamella.graph.forward import jvp
 from lamella.graph.reverse import vjp
+from lamella.ir.dim import Dim
 from lamella.ir.interp import interpret
 from lamella.ir.node import Node, topological
 from lamella.ops import data, full, placeholder
@@ -228,6 +230,64 @@ def complex_numbers(case: Case) -> None:
     llvm(case)
 
 
+def with_shapes(
+    case: Case, wanted: Callable[[tuple[int, ...]], bool], instead: tuple[int, ...]
+) -> Case:
+    """The case if an input has a ``wanted`` shape; an elementwise one with shape ``instead``.
+
+    Raises:
+        NotApplicableError: for another case.
+    """
+    if any(wanted(array.shape) for array in case.arrays):
+        return case
+    if case.op.kind != "elementwise" or not case.arrays or case.sample.note:
+        raise NotApplicableError
+    sample = replace(case.sample, shapes=(instead,) * len(case.arrays))
+    types = input_dtypes(sample, case.dtype)
+    arrays = tuple(draw(sample, instead, d, i) for i, d in enumerate(types))
+    return Case(case.op, sample, case.dtype, arrays)
+
+
+def empty(case: Case) -> None:
+    """Inputs without elements: compiled, and differentiated where that applies."""
+    chosen = with_shapes(case, lambda shape: 0 in shape, (0, 3))
+    llvm(chosen)
+    with contextlib.suppress(NotApplicableError):
+        gradient(chosen)
+
+
+def zero_dimensional(case: Case) -> None:
+    """0-d inputs."""
+    llvm(with_shapes(case, lambda shape: shape == (), ()))
+
+
+def dynamic(case: Case) -> None:
+    """A program whose first axis is open gives the interpreter's value."""
+    from lamella.runtime.buffer import empty, from_numpy
+    from lamella.runtime.evaluate import compile_program
+
+    first = next((a.shape[0] for a in case.arrays if a.ndim and a.shape[0] > 1), None)
+    if first is None:
+        raise NotApplicableError
+    leaves = case.leaves()
+    inputs = [
+        placeholder(tuple(Dim("n") if s == first and i == 0 else s for i, s in enumerate(n.shape)),
+                    n.dtype) for n in leaves
+    ]  # fmt: skip
+    try:
+        node = case.sample.build(*inputs)
+        program = compile_program([node], inputs, [])
+    except (ShapeError, TypeError, CompilerError):
+        raise NotApplicableError from None
+    at = program.bind(tuple(first for _ in program.blueprint.symbols))
+    given = [from_numpy(np.ascontiguousarray(array)) for array in case.arrays]
+    made = [empty(n) for n in at.nbytes]
+    program.run([b.ptr for b in given], [], [b.ptr for b in made], at)
+    (wanted,) = interpret([case.node()])
+    if 0 not in program.blueprint.same:
+        close(made[0].numpy(wanted.shape, node.dtype.numpy), wanted, node.dtype)
+
+
 COLUMNS: dict[str, tuple[Callable[[Case], None], bool]] = {
     "reference": (reference, False),  # in every element type
     "gradient": (gradient, True),  # in float64 only
@@ -236,6 +296,9 @@ COLUMNS: dict[str, tuple[Callable[[Case], None], bool]] = {
     "compiled": (llvm, False),
     "C99": (c_emitter, True),
     "complex": (complex_numbers, True),
+    "zero-size": (empty, True),
+    "0-d": (zero_dimensional, True),
+    "open axis": (dynamic, True),
 }
 
 
@@ -315,6 +378,8 @@ def markdown(table: Sequence[Row]) -> str:
         "- *gradient* means reverse and forward mode; *batching* is `vmap`; *compiled* is what",
         "  `lm.jit` and lazy evaluation run by way of LLVM, *C99* the same kernels by the other",
         "  emitter; both are compared with the interpreter. *complex*: takes complex numbers too.",
+        "- *zero-size* and *0-d*: inputs without elements, without axes. *open axis*: a program",
+        "  whose first size is known only when it runs; – there means a program for each size.",
         "",
         f"| primitive | kind | {' | '.join(COLUMNS)} | element types |",
         f"| --- | --- |{' --- |' * (len(COLUMNS) + 1)}",
