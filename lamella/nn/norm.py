@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import lamella as lm
 from lamella.errors import OptionError, ShapeError
 from lamella.nn import functional as F
-from lamella.nn.functional.support import check_rank
+from lamella.nn.functional.support import check_rank, tensor
 from lamella.nn.module import Configured, Module
 from lamella.nn.parameter import Parameter
 from lamella.tensor.tensor import Tensor
@@ -60,6 +60,7 @@ class _BatchNorm(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """``input`` normalised."""
+        input = tensor(input)
         check_rank(type(self).__name__, input, self.ranks, self.layout)
         momentum: Any = self.momentum
         if self.training and self.num_batches_tracked is not None:
@@ -99,6 +100,7 @@ class _InstanceNorm(_BatchNorm):
 
     def forward(self, input: Tensor) -> Tensor:
         """``input`` normalised."""
+        input = tensor(input)
         check_rank(type(self).__name__, input, self.ranks, self.layout)
         if input.ndim == min(self.ranks):
             return self._normalised(input[None])[0]

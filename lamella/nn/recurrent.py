@@ -18,7 +18,7 @@ import lamella as lm
 from lamella.errors import OptionError, ShapeError
 from lamella.nn import functional as F
 from lamella.nn import init
-from lamella.nn.functional.support import choose
+from lamella.nn.functional.support import choose, tensor
 from lamella.nn.module import Module
 from lamella.nn.parameter import Parameter
 from lamella.tensor.tensor import Tensor
@@ -267,6 +267,7 @@ class _Layers(_Recurrent):
         Raises:
             ShapeError: if the shapes do not fit.
         """
+        input = tensor(input)
         if input.ndim not in (2, 3) or input.shape[-1] != self.input_size:
             raise ShapeError(
                 f"[{type(self).__name__}] input of shape {tuple(input.shape)} is not (length, "

@@ -97,7 +97,13 @@ class Callback(Call):
     def _take(self, made: Sequence[Array], at: tuple[int, ...], found: Sequence[Any]) -> None:
         for number, (whole, value) in enumerate(zip(made, found, strict=True)):
             part = whole[at]
-            result = np.asarray(value, None if hasattr(value, "dtype") else part.dtype)
+            try:
+                result = np.asarray(value, None if hasattr(value, "dtype") else part.dtype)
+            except (TypeError, ValueError) as error:
+                raise DTypeError(
+                    f"[{self.name}] the function returned {value!r:.40} for result {number}, which "
+                    f"is no array of {part.dtype}: {error}; return one"
+                ) from error
             if result.shape != part.shape or result.dtype != part.dtype:
                 kind = ShapeError if result.shape != part.shape else DTypeError
                 raise kind(

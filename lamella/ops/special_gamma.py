@@ -36,6 +36,7 @@ _BERNOULLI: Final = (  # B2, B4, …
     -174611 / 330, 854513 / 138,
 )  # fmt: skip
 _STIRLING: Final = tuple(b / ((2 * k + 1) * (2 * k + 2)) for k, b in enumerate(_BERNOULLI))[:9]
+_TINY: Final = 1e-30  # gamma(x) = 1 / x below it, in every precision
 _FROM: Final = 10.0  # Stirling's series holds to double precision from here
 
 
@@ -83,7 +84,9 @@ def lgamma_term(x: Term, single: bool = False) -> Term:
     """log |gamma(x)|."""
     a = abs(x)
     value = _lgamma_positive(a, single)
-    mirrored = math.log(_PI) - abs(a * _sin_pi(a)).call("log") - value
+    tiny = a < _TINY  # where a sin(pi a) underflows, gamma(-a) = -pi / sin(pi a)
+    sine = abs(where(tiny, 1.0, a) * _sin_pi(a))
+    mirrored = math.log(_PI) - sine.call("log") - where(tiny, 0.0, value)
     value = where(x < 0.0, mirrored, value)
     value = where((x <= 0.0) & _whole(x), _INF, value)
     return where(x.call("isnan"), x, value)
@@ -140,7 +143,7 @@ def _gamma(x: Term) -> Term:
     mirrored = -_PI / sine / value
     value = where(x < 0.0, mirrored, value)
     value = where((x < 0.0) & _whole(x), _NAN, value)
-    value = where(x.equals(0.0), 1.0 / x, value)
+    value = where(a < _TINY, 1.0 / x, value)
     value = where(x > 171.7, _INF, value)
     return where((x < -184.0) & ~_whole(x), constant_term(x, 0.0).call("copysign", sine), value)
 

@@ -55,6 +55,7 @@ def bincount(
 
     Raises:
         ShapeError: unless ``x`` is a vector of integers, and ``weights`` are as many.
+        OptionError: for a negative ``minlength``.
 
     >>> bincount([0, 2, 2]).tolist(), bincount([0, 2, 2], length=2).tolist()
     ([1, 0, 2], [1, 0])
@@ -62,6 +63,8 @@ def bincount(
     node = as_node(x)
     if node.ndim != 1 or not node.dtype.is_integer:
         raise ShapeError("[bincount] takes a vector of integers, none negative; reshape or cast it")
+    if minlength < 0:
+        raise OptionError(f"[bincount] minlength={minlength}; give 0 or more")
     if length is None:
         counts = host(x, "bincount", "length=")
         if counts.size and counts.min() < 0:
@@ -115,6 +118,8 @@ def _edges(values: Node, bins: Bins, limits: Range) -> Node:
         edges = as_node(listed, values.dtype)
         if edges.ndim != 1 or edges.shape[0] == 0:
             raise ShapeError(f"[histogram] edges of shape {edges.shape}; give a vector of them")
+        if isinstance(bins, Sequence) and not (np.diff(listed) >= 0).all():
+            raise OptionError("[histogram] edges are not in ascending order; sort them")
         return edges
     if bins < 1:
         raise OptionError(f"[histogram] {bins} bins; there must be at least one")

@@ -7,6 +7,7 @@ they are needed as a whole.
 
 from __future__ import annotations
 
+import builtins
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -365,6 +366,11 @@ def linspace(
     [0.0, 0.25, 0.5, 0.75, 1.0]
     """
     kind = default_float() if dtype is None else as_dtype(dtype)
+    if isinstance(start, builtins.complex) or isinstance(stop, builtins.complex):
+        raise DTypeError(
+            f"[linspace] from {start} to {stop}: ends are real; make both parts and join them with "
+            "lm.complex(real, imag)"
+        )
     (size,) = shape_of("linspace", num)
     between = max(int(size) - (1 if endpoint else 0), 1)
     place = ops.iota((size,), 0, float64)

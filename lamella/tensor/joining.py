@@ -276,6 +276,8 @@ def repeat_interleave(
             "number, or one for "
             "each element, none negative"
         )
+    if sum(map(int, counts.reshape(-1))) * (int(size) if counts.size == 1 else 1) >= 2**63:
+        raise ShapeError("[repeat] the counts add up to more than an axis can have; give less")
     source = np.repeat(
         np.arange(int(size)), counts.reshape(-1) if counts.size != 1 else int(counts.item())
     )

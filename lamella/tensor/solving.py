@@ -10,6 +10,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from lamella import ops
 from lamella.dtypes import int64
 from lamella.errors import DTypeError, OptionError, ShapeError
@@ -132,11 +134,19 @@ def lu_solve(
 
     ``left=False`` solves x A = B, ``adjoint`` takes the adjoint of A.
 
+    Raises:
+        ShapeError: if ``B`` is a vector, or shapes do not fit.
+
     >>> from lamella.tensor.decomposition import lu_factor
     >>> lu_solve(*lu_factor([[0.0, 2.0], [1.0, 3.0]]), [[2.0], [4.0]]).tolist()
     [[1.0], [1.0]]
     """
     factors, b = pair("lu_solve", LU, B)
+    if factors.ndim < 2 or b.ndim < 2:
+        raise ShapeError(
+            f"[lu_solve] shapes {factors.shape} and {b.shape}; factors and right side are "
+            "matrices: give a vector as one column, B[:, None]"
+        )
     if not left:
         turned = matrices.adjoint(b)
         found = lu_solve(wrap(factors), pivots, wrap(turned), adjoint=not adjoint).node
@@ -276,6 +286,10 @@ def matrix_exp(x: TensorLike) -> Tensor:
 def matrix_power(x: TensorLike, n: int) -> Tensor:
     """The matrix multiplied with itself, ``n`` times in all; its inverse for negative ``n``.
 
+    Raises:
+        OptionError: unless ``n`` is a whole number.
+        ShapeError: if the matrices are not square.
+
     >>> matrix_power([[1, 1], [0, 1]], 3).tolist()
     [[1, 3], [0, 1]]
     """
@@ -285,6 +299,9 @@ def matrix_power(x: TensorLike, n: int) -> Tensor:
             f"[matrix_power] shape {node.shape} holds no square matrix; give one in the last two "
             "axes"
         )
+    if not isinstance(n, int | np.integer):
+        raise OptionError(f"[matrix_power] exponent {n!r} is no whole number; give an int")
+    n = int(n)
     if n < 0:
         node, n = ops.inverse(matrix_node("matrix_power", wrap(node), square=True)), -n
     found: Node | None = None

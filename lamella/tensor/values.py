@@ -83,10 +83,19 @@ class TensorValues(TensorCore):
         return array.tolist()
 
     def __float__(self) -> builtins.float:
+        self._require_real("float")
         return float(self.item())
 
     def __int__(self) -> builtins.int:
+        self._require_real("int")
         return int(self.item())
+
+    def _require_real(self, name: str) -> None:
+        if self.node.dtype.kind == "c":
+            raise DTypeError(
+                f"[{name}] {self.node.dtype.name} has an imaginary part; use complex(x), x.real or "
+                "abs(x)"
+            )
 
     def __trunc__(self) -> builtins.int:
         return int(self.item())

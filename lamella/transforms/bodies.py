@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from lamella import ops, tree
-from lamella.errors import DTypeError, TraceError
+from lamella.errors import DTypeError, OptionError, TraceError
 from lamella.graph.replay import Recording
 from lamella.ir.node import Node
 from lamella.ops.calls import part
@@ -169,6 +169,8 @@ def trace(
 def _run(
     name: str, f: Callable[..., Any], arguments: Sequence[Any], states: list[TensorCore]
 ) -> tuple[Body, list[TensorCore]]:
+    if not callable(f):
+        raise OptionError(f"[{name}] {f!r:.40} is no function; give one")
     leaves, structure = tree.flatten(list(arguments))
     watcher = BodyTrace(current_trace())
     given = [_stand_in(node_of(leaf)) for leaf in leaves]

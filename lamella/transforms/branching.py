@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lamella import ops, tree
-from lamella.dtypes import bool_, int64
+from lamella.dtypes import bool_, int64, uint64
 from lamella.errors import DTypeError, OptionError, ShapeError
 from lamella.graph.branches import Branch, joined
 from lamella.graph.replay import subgraph_of
@@ -78,6 +78,8 @@ def switch(index: Any, branches: Sequence[Function], *operands: Any) -> Any:
     node = _number("switch", "index", index)
     if node.dtype.kind not in "iu":
         raise DTypeError(f"[switch] index is {node.dtype.name}; give an integer")
+    if node.dtype is uint64:  # what int64 cannot hold would turn negative
+        node = ops.minimum(node, ops.constant(len(functions) - 1, uint64))
     return _choose("switch", ops.cast(node, int64), functions, operands)
 
 

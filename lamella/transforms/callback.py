@@ -65,6 +65,8 @@ class Signature:
 
     def host(self, function: Callable[..., Any]) -> Callable[[Sequence[Array]], list[Any]]:
         """``function`` from arrays to the leaves of its result."""
+        if not callable(function):
+            raise OptionError(f"[{self._name}] {function!r:.40} is no function; give one")
 
         def run(arrays: Sequence[Array]) -> list[Any]:
             leaves = list(self._others)

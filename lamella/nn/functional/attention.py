@@ -35,7 +35,7 @@ def attention_weights(
     >>> attention_weights(lm.ones((2, 4)), lm.ones((2, 4)), is_causal=True).tolist()
     [[1.0, 0.0], [0.5, 0.5]]
     """
-    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    factor = 1 / math.sqrt(max(query.shape[-1], 1)) if scale is None else scale
     scores = lm.matmul(query * factor, key.mT)
     allowed = _allowed(query.shape[-2], key.shape[-2], band[0], 0 if is_causal else band[1])
     if attn_mask is not None:
@@ -121,7 +121,7 @@ def scaled_dot_product_attention(
             "other; join them into one mask"
         )
     before, after = _band(window, is_causal)
-    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    factor = 1 / math.sqrt(max(query.shape[-1], 1)) if scale is None else scale
     grouped = enable_gqa and query.shape[-3] != key.shape[-3]
     if grouped:
         _check_heads(query.shape[-3], key.shape[-3])

@@ -64,7 +64,7 @@ def per_axis(
     >>> per_axis("conv2d", "stride", 2, 2, 1)
     (2, 2)
     """
-    values = (value,) * rank if isinstance(value, int | np.integer) else tuple(value)
+    values = tuple(value) if isinstance(value, Sequence) else (value,) * rank
     values = tuple(int(v) if isinstance(v, np.integer) else v for v in values)
     if len(values) != rank or any(
         not isinstance(v, int) or isinstance(v, bool) or v < least for v in values

@@ -313,9 +313,18 @@ def ihfft(x: TensorLike, n: int | None = None, axis: int = -1, norm: str = "back
 
 
 # -- along several axes ----------------------------------------------------------------------------
+def _listed(name: str, what: str, value: Any) -> list[Any]:
+    """The lengths or axes given."""
+    if not isinstance(value, Sequence | np.ndarray) or isinstance(value, str):
+        raise OptionError(f"[{name}] {what}={value!r:.40}; give a tuple, an entry for each axis")
+    return list(value)
+
+
 def _axes(name: str, node: Node, s: Any, axes: Any) -> tuple[tuple[int, ...], list[Any]]:
     """The axes in the order given, and the length of each (None: its own)."""
     ndim = node.ndim
+    s, axes = (each if each is None else _listed(name, what, each)
+               for what, each in (("s", s), ("axes", axes)))  # fmt: skip
     if axes is None:
         count = ndim if s is None else len(s)
         if count > ndim:

@@ -8,7 +8,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from lamella import ops
-from lamella.dtypes import float32, float64, uint32
+from lamella.dtypes import finfo, float32, float64, uint32
 from lamella.tensor.axes import shape_of
 from lamella.tensor.comparison import where
 from lamella.tensor.core import wrap
@@ -44,7 +44,8 @@ def uniform(
     dtype: object = None,
     key: Source = None,
 ) -> Tensor:
-    """Numbers spread evenly over [``low``, ``high``); float32 by default.
+    """Numbers spread evenly over [``low``, ``high``); float32 by default. Types of 16 bits take as
+    many random bits as their numbers have, so that none is rounded up to 1.
 
     >>> uniform((2, 3)).shape
     (2, 3)
@@ -53,6 +54,10 @@ def uniform(
     if isinstance(low, int | float):
         require_number("uniform", "high", high, low)
     node = unit_node(key, shape_of("uniform", shape), kind)
+    if kind.bits < 32:
+        steps = 2.0 / float(finfo(kind).eps)
+        whole = ops.floor(ops.multiply(node, ops.constant(steps, node.dtype)))
+        node = ops.multiply(whole, ops.constant(1 / steps, node.dtype))
     width = high - low if isinstance(low, int | float) and isinstance(high, int | float) else (
         wrap(as_node(high, node.dtype)) - low
     )  # fmt: skip
@@ -130,9 +135,8 @@ def gumbel(shape: Any = (), dtype: object = None, key: Source = None) -> Tensor:
     (3,)
     """
     kind = float_dtype("gumbel", dtype)
-    u = unit_node(key, shape_of("gumbel", shape), kind)
-    u = ops.add(u, ops.constant(2.0**-54 if kind is float64 else 2.0**-25, u.dtype))
-    return wrap(cast(ops.negative(ops.log(ops.negative(ops.log(u)))), kind))
+    u = _open_unit(key, shape_of("gumbel", shape), kind)
+    return wrap(cast(as_node(-(-u.log()).log()), kind))
 
 
 def _open_unit(source: Source, shape: Shape, kind: DType) -> Any:

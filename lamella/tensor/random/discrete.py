@@ -142,7 +142,7 @@ def geometric(
     p: TensorLike, shape: Any = None, dtype: object = int64, key: Source = None
 ) -> Tensor:
     """The number of trials up to the first success, from 1 on, each of probability ``p``:
-    ``ceil(log u / log(1 - p))``.
+    ``ceil(log u / log(1 - p))``; -1 where ``p`` is no probability.
 
     >>> geometric(1.0, (3,)).tolist()
     [1, 1, 1]
@@ -152,7 +152,8 @@ def geometric(
     u = _uniform(key, sizes_of("geometric", shape, chance))
     with no_grad():
         count = (u.log() / log1p(-wrap(chance))).ceil()
-        return maximum(count, 1.0).astype(as_dtype(dtype))
+        valid = (wrap(chance) >= 0) & (wrap(chance) <= 1)
+        return where(valid, maximum(count, 1.0), -1.0).astype(as_dtype(dtype))
 
 
 def _by_adding(u: Any, first: Any, ratio: Callable[[int], Any]) -> Any:

@@ -137,6 +137,8 @@ def split(key: TensorLike, num: int = 2) -> Tensor:
     >>> k1, k2 = split(globals()["key"](0)); k1.shape
     (2,)
     """
+    if num < 0:
+        raise OptionError(f"[split] {num} keys; a count is 0 or more")
     return wrap(ops.random_split(_key_node(key), num))
 
 
