@@ -144,7 +144,10 @@ class Expressions:
         array = self.value(node.value)
         if isinstance(array, Array):
             return self.memory.load(array, self.index(array, node, node.slice))
-        return array[self.value(node.slice)]
+        try:
+            return array[self.value(node.slice)]
+        except (IndexError, KeyError, TypeError) as error:
+            raise self.fail(node, f"{ast.unparse(node)}: {error}") from error
 
     def index(self, array: Array, node: ast.AST, subscript: ast.expr) -> tuple[Expr, ...]:
         """The index of an element, checked where it may lie outside."""

@@ -9,7 +9,15 @@ import pytest
 import lamella as lm
 from lamella.errors import DTypeError, LamellaError, OptionError, ShapeError
 
+
+@lm.kernel(out=lambda x: x)
+def doubled(x, out):
+    for i in lm.kernel.grid(x.shape[0]):
+        out[i] = x[i] * 2
+
+
 MISUSE = [
+    (OptionError, lambda: doubled(lm.asarray(1.0))),
     (OptionError, lambda: lm.fft.fftn(lm.ones((2, 3)), s=3)),
     (OptionError, lambda: lm.fft.irfft2(lm.ones((2, 3)), axes=1)),
     (OptionError, lambda: lm.linalg.matrix_power(lm.eye(2), 1.5)),
