@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 
 from lamella.compiler.blueprint import Blueprint, from_json, to_json
+from lamella.errors import CompilerError
 from lamella.ir.node import Node, topological
 from lamella.runtime import disk
 
@@ -32,7 +33,10 @@ def key_of(
         what = outside.get(node)
         if what is None:
             sources = [number[source] for source in node.inputs]
-            what = f"{node.op.name} {node.op!r} {sources} {node.site or ''}"
+            try:
+                what = f"{node.op.name} {node.op!r} {sources} {node.site or ''}"
+            except CompilerError:  # a loop's body holds a function, as kernels do
+                return None
         number[node] = len(number)
         lines.append(f"{what} {node.dtype.name}{node.shape}")
     lines.append(repr([number[root] for root in roots]))

@@ -94,3 +94,13 @@ def test_uniform_numbers_of_few_bits_stay_below_one(dtype):
 def test_geometric_numbers_of_no_probability():
     p = lm.asarray([0.5, -1.0, np.nan, np.inf, 2.0])
     assert lm.random.geometric(p).tolist()[1:] == [-1, -1, -1, -1]
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_a_kernel_is_a_step_of_a_loop(jit):
+    def f(x):
+        return lm.scan(lambda c, _: (doubled(c), c.sum()), x, None, length=3)
+
+    last, sums = (lm.jit(f) if jit else f)(lm.ones(5))
+    assert last.tolist() == [8.0] * 5
+    assert sums.tolist() == [5.0, 10.0, 20.0]
