@@ -44,7 +44,7 @@ def _value_text(value: object, where: str, exact: bool = True) -> str:
         inner = ", ".join([_value_text(item, where, exact) for item in value])
         return f"({inner},)" if len(value) == 1 else f"({inner})"
     if isinstance(value, Subgraph):
-        return repr(value.text())
+        return repr(value.text(exact))
     if value is None or isinstance(value, bool | int | float | str):
         return repr(value)
     if isinstance(value, Dim):

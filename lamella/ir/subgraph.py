@@ -61,11 +61,11 @@ class Subgraph:
     def __repr__(self) -> str:
         return f"Subgraph({self.text()!r})"
 
-    def text(self) -> str:
+    def text(self, exact: bool = True) -> str:
         """The graph as text: the number of inputs, then a graph of inputs and outputs."""
         from lamella.ir.graph_text import graph_text
 
-        return f"{len(self.inputs)}\n{graph_text((*self.inputs, *self.outputs))}"
+        return f"{len(self.inputs)}\n{graph_text((*self.inputs, *self.outputs), exact)}"
 
     @classmethod
     def parse(cls, text: str, primitives: Mapping[str, type[Primitive]]) -> Subgraph:

@@ -15,6 +15,7 @@ from weakref import ref
 
 from lamella import tree
 from lamella.config import config
+from lamella.errors import OptionError
 from lamella.graph import names as naming
 from lamella.ir.node import Node, gradient_mode, topological
 from lamella.ops.calls import part, parts
@@ -62,6 +63,8 @@ class Lowered:
         from lamella.ir.text import graph_text, kernel_text
         from lamella.runtime.program import target
 
+        if level not in (1, 2, 3, 4):
+            raise OptionError(f"[lower] level {level!r:.40} is not 1, 2, 3 or 4; give one")
         parts = [graph_text(self.outputs, exact=False)]
         if level >= 2:
             parts += [kernel_text(kernel) for kernel in self.kernels]

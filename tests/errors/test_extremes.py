@@ -104,3 +104,4 @@ def test_a_kernel_is_a_step_of_a_loop(jit):
     last, sums = (lm.jit(f) if jit else f)(lm.ones(5))
     assert last.tolist() == [8.0] * 5
     assert sums.tolist() == [5.0, 10.0, 20.0]
+    assert "doubled" in lm.jit(f).lower(lm.ones(5)).text(1)
