@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 from lamella.compiler.emit.llvm import emit_module, needs_sroa
 from lamella.compiler.emit.target import Target
 from lamella.errors import CompilerError
+from lamella.ir.dim import typical
 from lamella.ir.loops import Kernel
 
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ LEVEL: Final = 2  # of LLVM's code generation
 # code has left loops already, which leaves constants only, and those are cheaper as operands in
 # memory than in registers; instructions are written once; processors reorder by themselves.
 _SUPERFLUOUS: Final = ("disable-machine-licm", "disable-machine-cse", "disable-post-ra")
+# Scheduling before register allocation pays where sums fill the registers, and in long kernels: a
+# tenth at most. Kernels with little to do are ready sooner without it.
+_SCHEDULER: Final = "enable-misched"
+_LITTLE: Final = 1 << 20  # scalar operations
 
 _lock = threading.RLock()
 _loaded: list[ResourceTracker] = []
@@ -81,25 +86,34 @@ def _module(text: str, machine: TargetMachine, sroa: bool) -> ModuleRef:
 
 
 @contextlib.contextmanager
-def _fewer_passes() -> Iterator[None]:
+def _fewer_passes(schedule: bool) -> Iterator[None]:
     """Without the superfluous passes; LLVM's settings are the process's, so they are put back."""
     llvm = _llvm()
     for name in _SUPERFLUOUS:
         llvm.set_option("", f"-{name}=true")
+    llvm.set_option("", f"-{_SCHEDULER}={str(schedule).lower()}")
     try:
         yield
     finally:
+        llvm.set_option("", f"-{_SCHEDULER}=true")
         for name in _SUPERFLUOUS:
             llvm.set_option("", f"-{name}=false")
 
 
-def compile_ir(text: str, target: Target, *, sroa: bool = False, level: int = LEVEL) -> bytes:
+def _is_long(kernels: Sequence[Kernel]) -> bool:
+    """Whether a launch of one of the kernels has much to do, as far as sizes say."""
+    return any(typical(k.work) * typical(k.body.var.size) > _LITTLE for k in kernels)
+
+
+def compile_ir(
+    text: str, target: Target, *, sroa: bool = False, level: int = LEVEL, schedule: bool = True
+) -> bytes:
     """The object of LLVM IR text, for ``load_object``.
 
     Raises:
         CompilerError: if LLVM refuses the text.
     """
-    with _lock, _fewer_passes():
+    with _lock, _fewer_passes(schedule):
         machine = _machine(target, level)
         return _pack(
             _DEFINED.findall(text), bytes(machine.emit_object(_module(text, machine, sroa)))
@@ -126,18 +140,18 @@ def compile_objects(kernels: Sequence[Kernel], target: Target, *, level: int = L
     >>> list(load_object(compile_objects([clear], host())))
     ['clear']
     """
-    return compile_ir(emit_module(kernels, target), target, sroa=needs_sroa(kernels), level=level)
+    sroa = needs_sroa(kernels)
+    schedule = sroa or _is_long(kernels)
+    text = emit_module(kernels, target)
+    return compile_ir(text, target, sroa=sroa, level=level, schedule=schedule)
 
 
 def assembly(kernels: Sequence[Kernel], target: Target, *, level: int = LEVEL) -> str:
     """The assembly text of kernels, for people and tests."""
-    with _lock, _fewer_passes():
+    sroa = needs_sroa(kernels)
+    with _lock, _fewer_passes(sroa or _is_long(kernels)):
         machine = _machine(target, level)
-        return str(
-            machine.emit_assembly(
-                _module(emit_module(kernels, target), machine, needs_sroa(kernels))
-            )
-        )
+        return str(machine.emit_assembly(_module(emit_module(kernels, target), machine, sroa)))
 
 
 # -- objects ---------------------------------------------------------------------------------------
