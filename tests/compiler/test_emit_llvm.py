@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lamella.compiler.codegen import compile_objects, load_object
 from lamella.compiler.emit.llvm import emit_module, scratch_bytes
-from lamella.compiler.emit.target import Target, named
+from lamella.compiler.emit.target import Target, host, named
 from lamella.errors import CompilerError
 from lamella.ir.loop_interp import run_kernel
 from lamella.ir.loops import (
@@ -440,3 +440,37 @@ def test_damaged_object_is_refused() -> None:
         load_object(b"nothing")
     with pytest.raises(CompilerError, match="load"):
         load_object(data[:60])
+
+
+def test_constants_are_rounded_by_every_cast() -> None:
+    kernel = parse_kernel("""kernel k
+  out y: float16
+grid i < 4
+  y[i] = rsqrt(cast<float16>(2.9999999242136255e-05:float32))""")
+    found, wanted = np.zeros(4, np.float16), np.zeros(4, np.float16)
+    run_kernel_llvm(kernel, {"y": found}, {}, {}, host())
+    run_kernel(kernel, {"y": wanted}, {}, {})
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_a_variable_ends_with_the_block_that_declares_it() -> None:
+    kernel = parse_kernel("""kernel k
+  in x: int32
+  out y: int32
+  sizes n
+grid g < 2
+  serial a < 3
+    serial b < 2
+      var t: int32 = 0:int32
+      lanes i < {n}
+        t add= x[i]
+      if lt(a, 2)
+        lanes j < {n}
+          t add= x[j]
+      y[6*g + 2*a + 1*b] = t""")
+    x = np.arange(37, dtype=np.int32)
+    for target in (host(), named("x86-64-v2")):
+        found = np.zeros(12, np.int32)
+        run_kernel_llvm(kernel, {"x": x, "y": found}, {}, {"n": 37}, target)
+        total = int(x.sum())
+        np.testing.assert_array_equal(found, np.tile([2 * total] * 4 + [total] * 2, 2))

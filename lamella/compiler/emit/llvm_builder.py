@@ -117,15 +117,24 @@ def mangle(scalar: str, lanes: int) -> str:
     return f"v{lanes}{name}" if lanes else name
 
 
-def _float_text(value: float, dtype: DType) -> str:
+def _rounded(value: float, dtype: DType) -> float:
+    """A number as ``dtype`` holds it."""
     if dtype.name == "float64":
-        return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+        return value
     if dtype is float32:
         try:
-            rounded = struct.unpack("<f", struct.pack("<f", value))[0]
+            return float(struct.unpack("<f", struct.pack("<f", value))[0])
         except OverflowError:
-            rounded = value * float("inf")
-        return f"0x{struct.unpack('<Q', struct.pack('<d', rounded))[0]:016X}"
+            return value * float("inf")
+    import numpy as np
+
+    with np.errstate(over="ignore"):
+        return float(np.asarray(value, dtype.numpy))
+
+
+def _float_text(value: float, dtype: DType) -> str:
+    if dtype.bits >= 32:
+        return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
     import numpy as np
 
     return str(int(np.asarray(value, dtype.numpy).view(np.int16)))
@@ -139,7 +148,8 @@ def constant(value: bool | int | float, dtype: DType) -> Value:
     '0x3FF0000000000000'
     """
     if dtype.kind == "f":
-        return Value(_float_text(float(value), dtype), dtype, const=float(value))
+        rounded = _rounded(float(value), dtype)
+        return Value(_float_text(rounded, dtype), dtype, const=rounded)
     if dtype is bool_:
         return Value("true" if value else "false", dtype, const=bool(value))
     wrapped = int(value) & ((1 << dtype.bits) - 1)

@@ -148,6 +148,9 @@ class FunctionWriter:
     def _block(self, body: tuple[Stmt, ...]) -> None:
         for stmt in body:
             _EMIT[type(stmt)](self, stmt)
+        for stmt in body:
+            if isinstance(stmt, Declare):
+                self.v.leave(stmt.name)
 
     def _store(self, stmt: Store) -> None:
         index = self.e.affine(stmt.index, stmt.mask)

@@ -34,6 +34,14 @@ class Variables:
             for lanes in self.partials.pop(name)[2]:
                 del self.values[f"{name}@{lanes}"]
 
+    def leave(self, name: str) -> None:
+        """The block that declared a variable ends: another turn of a loop declares it anew."""
+        self.values.pop(name, None)
+        names, _, widths = self.partials.pop(name, ((), "", set()))
+        for each in (name, *names):
+            for lanes in widths:
+                self.values.pop(f"{each}@{lanes}", None)
+
     def fold(self, names: Names, op: str, values: list[Value], mask: Value | None = None) -> None:
         """Fold values into variables, where ``mask`` holds."""
         old = [self.values[n] for n in names]
