@@ -86,6 +86,8 @@ def _counted(
         return args, options
     node = getattr(args[0] if args else next(iter(options.values())), "node", None)
     names = naming.names_of(node) if isinstance(node, Node) else ()
+    if not any(names):
+        return args, options
     numbers = []
     for each in wanted:
         if isinstance(each, str) and each not in names:
