@@ -66,8 +66,8 @@ class profile:  # noqa: N801 - used as a function is
     >>> import lamella as lm
     >>> with lm.profile() as p:
     ...     _ = lm.sum(lm.exp(lm.ones((64, 64)))).item()
-    >>> [row.label for row in p.rows()]
-    ['reduce_sum']
+    >>> any("reduce_sum" in row.label for row in p.rows())
+    True
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:

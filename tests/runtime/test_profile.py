@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,12 @@ from lamella.ir.text import parse_kernel
 from lamella.runtime.limits import limits
 
 HERE = Path(__file__).name
+
+
+@pytest.fixture(autouse=True)
+def _fused() -> Iterator[None]:
+    with config(optimize=1):  # what is counted is what fusion leaves
+        yield
 
 
 def draw(*shape: int) -> lm.Tensor:

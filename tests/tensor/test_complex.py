@@ -55,6 +55,21 @@ def close_parts(found: np.ndarray, expected: np.ndarray, rtol: float, atol: floa
     np.testing.assert_allclose(found, expected, rtol=rtol, atol=tiny)
 
 
+def without_cancellation(
+    found: np.ndarray, expected: np.ndarray, a: np.ndarray, b: np.ndarray
+) -> np.ndarray:
+    """``found`` with the parts of a product that rounding alone decides (with or without fused
+    multiply-add) as they are expected.
+    """
+    settled = found.copy()
+    with np.errstate(all="ignore"):
+        size = 4 * np.finfo(found.dtype).eps * np.abs(a) * np.abs(b)
+        for mine, theirs in ((settled.real, expected.real), (settled.imag, expected.imag)):
+            near = np.abs(mine - theirs) <= size
+            mine[near] = theirs[near]
+    return settled
+
+
 @pytest.mark.parametrize(("dtype", "rtol", "more"), KINDS)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_special_values(name: str, dtype: type, rtol: float, more: list[float]) -> None:
@@ -65,6 +80,8 @@ def test_special_values(name: str, dtype: type, rtol: float, more: list[float]) 
         expected = getattr(np, NUMPY.get(name, name))(z)
     found = getattr(lm, name)(lm.asarray(z)).numpy()
     assert found.dtype == expected.dtype
+    if name == "square":
+        found = without_cancellation(found, expected, z, z)
     close_parts(found, expected, rtol)
     if name in ("sqrt", "log", "sin", "sinh", "asin", "acos", "atan", "asinh", "acosh", "atanh"):
         for part in (np.real, np.imag):  # signs of zeros tell the sides of a branch cut apart
@@ -81,7 +98,10 @@ def test_special_arithmetic(name: str, dtype: type, rtol: float, more: list[floa
     with np.errstate(all="ignore"):
         expected = getattr(np, name)(a, b)
     atol = rtol if name == "divide" else 0.0  # where products cancel, their rounding is left
-    close_parts(getattr(lm, name)(lm.asarray(a), lm.asarray(b)).numpy(), expected, rtol, atol)
+    found = getattr(lm, name)(lm.asarray(a), lm.asarray(b)).numpy()
+    if name == "multiply":
+        found = without_cancellation(found, expected, a, b)
+    close_parts(found, expected, rtol, atol)
 
 
 @pytest.mark.parametrize("name", ["expm1", "log1p", "log", "exp", "sqrt", "tanh", "asin", "atanh"])
