@@ -77,6 +77,8 @@ def test_special_values(name: str, dtype: type, rtol: float, more: list[float]) 
     if name in ("sin", "sinh"):  # C99 leaves the sign open where no part is finite
         z = z[np.isfinite(z.real) | np.isfinite(z.imag)]
     with np.errstate(all="ignore"):
+        if name == "square":  # whether inf - inf comes up depends on fused multiply-add
+            z = z[~np.isfinite(z) | np.isfinite(np.abs(z) ** 2)]
         expected = getattr(np, NUMPY.get(name, name))(z)
     found = getattr(lm, name)(lm.asarray(z)).numpy()
     assert found.dtype == expected.dtype
