@@ -78,7 +78,8 @@ def test_special_values(name: str, dtype: type, rtol: float, more: list[float]) 
         z = z[np.isfinite(z.real) | np.isfinite(z.imag)]
     with np.errstate(all="ignore"):
         if name == "square":  # whether inf - inf comes up depends on fused multiply-add
-            z = z[~np.isfinite(z) | np.isfinite(np.abs(z) ** 2)]
+            for part in (np.real, np.imag):
+                z = z[~np.isfinite(part(z)) | np.isfinite(part(z) ** 2)]
         expected = getattr(np, NUMPY.get(name, name))(z)
     found = getattr(lm, name)(lm.asarray(z)).numpy()
     assert found.dtype == expected.dtype
