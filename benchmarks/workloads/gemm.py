@@ -147,7 +147,8 @@ def onnxruntime(case: Case) -> Task:
         raise ImportError("gelu behind a product, which", name="gelu behind a product")
     a, b, _ = data(case)
     trans = {"transA": int(case.order[0] == "t"), "transB": int(case.order[1] == "t")}
-    kinds = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in "aby"]
+    shapes = {"a": a.shape, "b": b.shape, "y": (case.m, case.n)}
+    kinds = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in shapes.items()]
     graph = helper.make_graph(
         [helper.make_node("Gemm", ["a", "b"], ["y"], **trans)], "gemm", kinds[:2], kinds[2:]
     )
