@@ -153,7 +153,7 @@ def evaluate(nodes: Sequence[Node]) -> None:
         _interpret(roots)
         return
     roots += _siblings(roots)
-    roots += [node for node in _residuals(roots) if node not in roots]
+    roots += _residuals(roots)
     with _lock:
         graph = _lay_out(roots)
         executable, symbols = _find(graph, roots)
@@ -185,8 +185,9 @@ def _settle(node: Node, value: Buffer) -> None:
 def _siblings(roots: Sequence[Node]) -> list[Node]:
     """Other results of the same calls that somebody holds: one run computes them all."""
     calls = {node.inputs[0]: None for node in roots if type(node.op) is Part}
+    known = set(roots) if calls else set()
     return [
-        node for call in calls for node in living(call) if node.value is None and node not in roots
+        node for call in calls for node in living(call) if node.value is None and node not in known
     ]
 
 
@@ -216,7 +217,9 @@ def _residuals(roots: Sequence[Node]) -> list[Node]:
             if source.tracked and source.op.kind in OWN:
                 found.append(source)
             if source.tracked and source.op.kind == "call":
-                found += [part for part in parts(source) if part not in found]
+                missing = [p for p in parts(source) if p.value is None and p not in seen]
+                seen.update(missing)
+                found += missing
     return found
 
 

@@ -23,6 +23,7 @@ from lamella.tensor.pending import Trace, current_trace, note, perform, set_trac
 from lamella.tensor.random.stream import fold_in, generator
 from lamella.tensor.tensor import Tensor
 from lamella.transforms.calls import Inputs, is_array, tensor_leaves
+from lamella.transforms.watching import InnerTrace
 
 __all__ = ["vmap"]
 
@@ -31,24 +32,16 @@ MODES = ("error", "same", "different")
 Axes = int | None | Sequence[Any] | dict[str, Any]
 
 
-class BatchTrace:
+class BatchTrace(InnerTrace):
     """Watches a function that runs for one example.
 
     Its values cannot be looked at, and must not stay in tensors from outside.
     """
 
     def __init__(self, outer: Trace | None) -> None:
-        self.outer = outer
-        self._inner: set[int] = set()
-        self._alive: list[TensorCore] = []  # so that their ids stay their own
-        self.effects: list[tuple[Node, Callable[..., Any]]] = []
+        super().__init__(outer)
         self.rebound: list[tuple[TensorCore, Node]] = []
         self.graded: list[tuple[TensorCore, TensorCore | None]] = []
-
-    def touch(self, tensor: TensorCore) -> None:
-        """Reads of outer tensors are the outer trace's business."""
-        if self.outer is not None and id(tensor) not in self._inner:
-            self.outer.touch(tensor)
 
     def rebind(self, tensor: TensorCore) -> None:
         """Remember outer tensors that change."""
@@ -57,34 +50,12 @@ class BatchTrace:
                 self.outer.rebind(tensor)
             self.rebound.append((tensor, tensor.node))
 
-    def created(self, tensor: TensorCore) -> None:
-        """The handle is the function's own."""
-        self._inner.add(id(tensor))
-        self._alive.append(tensor)
-        if self.outer is not None:
-            self.outer.created(tensor)
-
-    def value(self, tensor: TensorCore) -> None:
-        """A placeholder has no value, which evaluation reports; else it is the outer trace's."""
-        if self.outer is not None:
-            self.outer.value(tensor)
-
-    def read_grad(self, tensor: TensorCore) -> None:
-        """Pass on."""
-        if self.outer is not None:
-            self.outer.read_grad(tensor)
-
     def write_grad(self, tensor: TensorCore) -> None:
         """Remember outer tensors whose gradients change."""
         if self.outer is not None:
             self.outer.write_grad(tensor)
         if id(tensor) not in self._inner:
             self.graded.append((tensor, None if tensor._leaf is None else tensor._leaf.grad))
-
-    def backward(self, root: Node) -> None:
-        """Pass on."""
-        if self.outer is not None:
-            self.outer.backward(root)
 
     def effect(self, call: Node, function: Callable[..., Any]) -> None:
         """It is seen to once it is known for all examples."""

@@ -23,24 +23,17 @@ from lamella.tensor.creation import asarray
 from lamella.tensor.pending import Trace, current_trace, set_trace
 from lamella.tensor.tensor import Tensor
 from lamella.transforms.batching import BatchTrace
+from lamella.transforms.watching import InnerTrace
 
 __all__ = ["Body", "as_tensors", "compiled_once", "trace"]
 
 
-class BodyTrace:
+class BodyTrace(InnerTrace):
     """Watches a function that becomes a subgraph: which outside tensors it rebinds."""
 
     def __init__(self, outer: Trace | None) -> None:
-        self.outer = outer
-        self._inner: set[int] = set()
-        self._alive: list[TensorCore] = []  # so that their ids stay their own
+        super().__init__(outer)
         self.rebound: dict[int, tuple[TensorCore, Node]] = {}
-        self.effects: list[tuple[Node, Callable[..., Any]]] = []
-
-    def touch(self, tensor: TensorCore) -> None:
-        """Reads of outer tensors are the outer trace's business."""
-        if self.outer is not None and id(tensor) not in self._inner:
-            self.outer.touch(tensor)
 
     def rebind(self, tensor: TensorCore) -> None:
         """Remember outer tensors that change."""
@@ -49,23 +42,6 @@ class BodyTrace:
                 self.outer.rebind(tensor)
             self.rebound[id(tensor)] = (tensor, tensor.node)
 
-    def created(self, tensor: TensorCore) -> None:
-        """The handle is the function's own."""
-        self._inner.add(id(tensor))
-        self._alive.append(tensor)
-        if self.outer is not None:
-            self.outer.created(tensor)
-
-    def value(self, tensor: TensorCore) -> None:
-        """A placeholder has no value, which evaluation reports; else it is the outer trace's."""
-        if self.outer is not None:
-            self.outer.value(tensor)
-
-    def read_grad(self, tensor: TensorCore) -> None:
-        """Pass on."""
-        if self.outer is not None:
-            self.outer.read_grad(tensor)
-
     def write_grad(self, tensor: TensorCore) -> None:
         """Gradients of outer tensors belong to no single step."""
         if id(tensor) not in self._inner:
@@ -73,11 +49,6 @@ class BodyTrace:
                 "[control flow] the body calls backward() or sets .grad of a tensor from outside, "
                 "but it runs many times; differentiate the whole loop, or use lm.grad inside"
             )
-
-    def backward(self, root: Node) -> None:
-        """Pass on."""
-        if self.outer is not None:
-            self.outer.backward(root)
 
     def effect(self, call: Node, function: Callable[..., Any]) -> None:
         """Whoever makes something of the body sees to it."""

@@ -336,8 +336,6 @@ class FunctionWriter:
         folds = found.folds
         whole = int_constant(0)
         for piece in pieces:
-            for name in self.c.lane_declared:
-                self.v.values.pop(name, None)  # each piece has its own, of its own width
             if piece.lanes:
                 for fold in folds:
                     self.v.need(fold.names, fold.op, piece.lanes)
