@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PEERS := .venv-parity
 ARGS ?=
 
-.PHONY: help quickstart test test-unoptimized parity bench bench-peers docs lint types imports support clean
+.PHONY: help quickstart test test-unoptimized parity bench bench-peers docs lint types imports targets support clean
 
 help:
 	@echo "make quickstart   train a digit classifier with Lamella, in this folder (< 1 minute)"
@@ -15,6 +15,7 @@ help:
 	@echo "make bench        measure; tables go to bench-results/ (bench-peers: beside others)"
 	@echo "make docs         build the documentation into site/, examples executed"
 	@echo "make lint, make types, make imports    ruff, mypy, the layer contracts"
+	@echo "make targets      tests of generated code on SSE4.2, AVX2 and AArch64, natively or emulated"
 	@echo "make support      write docs/support.md again from the primitives' rules"
 
 $(BIN)/python:
@@ -73,6 +74,9 @@ types: $(VENV)/.installed-dev
 
 imports: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
+
+targets: $(VENV)/.installed-dev
+	$(BIN)/python -m tools.check_targets $(ARGS)
 
 support: $(VENV)/.installed-dev
 	$(BIN)/python -m tools.support_table docs/support.md

@@ -1,6 +1,6 @@
-"""``python -m benchmarks [--list] [--quick] [--alone] [WORKLOAD ...]``: measure, print and write.
+"""``python -m benchmarks [--list] [--quick] [--alone | --peers A,B] [WORKLOAD ...]``: measure.
 
-Tables and a chart go to bench-results/ too.
+The summary is printed; it, every figure (``-details``) and a chart go to bench-results/.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.harness import Figure, python, table
-from benchmarks.summary import draw, summary, summary_table
+from benchmarks.summary import Limits, Row, draw, rest_table, summary, summary_table
 
 WORKLOADS = (
     "imports", "record", "chain_latency", "mlp_latency", "chain20", "softmax", "ln_gelu", "gemm",
     "mlp_train", "resnet18", "mobilenet_v2", "resnet_train", "gpt_train", "gpt_start", "attention",
-    "gpt2", "gru", "ode", "transforms", "spmm", "ops", "cold", "recompiles", "memory", "quickstart",
+    "gpt2", "gru", "ode", "transforms", "vmap", "spmm", "models", "ops", "cold", "recompiles",
+    "memory", "quickstart",
 )  # fmt: skip
 
 
@@ -65,23 +66,39 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--alone", action="store_true", help="without other frameworks")
     parser.add_argument(
+        "--peers", metavar="NAMES", help="only these of the others, as torch,onnxruntime"
+    )
+    parser.add_argument(
         "--strict", action="store_true", help="exit with 1 when a wanted ratio is missed"
     )
     return parser
 
 
-def _limits() -> str:
-    """What the machine could do at most, before anything else keeps it busy."""
-    code = (
-        "from lamella.runtime.limits import limits; m = limits(); "
-        "print(f'{m.flops / 1e9:.0f} GFLOP/s of multiply-adds in float32, {m.copy / 1e9:.1f} GB/s "
-        "copied, {m.read / 1e9:.1f} GB/s read')"
+def _limits() -> Limits:
+    """What the machine can do at most with two threads, now."""
+    code = "from lamella.runtime.limits import limits; m = limits(); print(m.flops, m.copy, m.read)"
+    return Limits(*map(float, python(code, LAMELLA_THREADS="2").split()))
+
+
+def _write(name: str, rows: Sequence[Row], figures: Sequence[Figure], limits: Limits) -> None:
+    """Print the summary; write it, every figure and the chart to bench-results/."""
+    heading = f"{_machine()}; {time.strftime('%Y-%m-%d')}\n\nLimits, with 2 threads: {limits}.\n\n"
+    text = heading + summary_table(rows, limits) if rows else heading + table(figures)
+    left_out = [f for f in figures if f.detail.startswith(("left out", "failed"))]
+    folder = Path.cwd() / "bench-results"
+    print(text)
+    print("".join(f"{f.workload}: {f.base or f.subject} {f.detail}\n" for f in left_out))
+    folder.mkdir(exist_ok=True)
+    (folder / f"{name}.md").write_text(text, encoding="utf-8")
+    (folder / f"{name}-details.md").write_text(
+        heading + rest_table(rows) + "\n" + table(figures), encoding="utf-8"
     )
-    return python(code, LAMELLA_THREADS="2").strip()
+    if any(row.best for row in rows):
+        draw(rows, folder / f"{name}.png")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure the chosen workloads; the exit code is 1 when one of them failed."""
+    """Measure the chosen workloads, or those before Ctrl-C; the exit code is 1 when one failed."""
     parser = _parser()
     chosen = parser.parse_args(arguments)
     if chosen.list:
@@ -91,25 +108,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(
             f"unknown workload {', '.join(sorted(unknown))}; known: {', '.join(WORKLOADS)}"
         )
-    if chosen.alone:
-        os.environ["BENCHMARKS_ALONE"] = "1"
-    limits = [_limits()]
-    figures = [
-        figure for name in chosen.workloads or WORKLOADS for figure in _measure(name, chosen.quick)
-    ]
-    limits.append(_limits())
-    rows = summary(figures)
-    text = (
-        f"{_machine()}; {time.strftime('%Y-%m-%d')}\n\nLimits, with 2 threads, before and after: "
-        f"{limits[0]}; {limits[1]}.\n\n{summary_table(rows)}\n{table(figures)}"
-    )
-    print(text)
-    folder = Path.cwd() / "bench-results"
-    folder.mkdir(exist_ok=True)
+    if chosen.alone or chosen.peers is not None:
+        os.environ["BENCHMARKS_PEERS"] = chosen.peers or ""
+    names = chosen.workloads or WORKLOADS
+    limits = _limits()
+    figures: list[Figure] = []
+    try:
+        for name in names:
+            figures += _measure(name, chosen.quick)
+    except KeyboardInterrupt:
+        print("interrupted: what was measured until now follows", file=sys.stderr)
     name = "-".join(chosen.workloads) or "all"
-    (folder / f"{name}.md").write_text(text, encoding="utf-8")
-    if any(row.best for row in rows):
-        draw(rows, folder / f"{name}.png")
+    _write(name, summary(figures), figures, limits.best(_limits()))
     failed = any(f.detail.startswith("failed") for f in figures)
     missed = any(f.passed is False for f in figures)
     return 1 if failed or (chosen.strict and missed) else 0

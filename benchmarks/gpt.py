@@ -1,10 +1,12 @@
 """A GPT of 6 layers, 384 wide, for the training benchmarks: one definition for Lamella and PyTorch,
-whose modules have the same names, and one of functions for JAX. Weights are drawn once by NumPy.
+whose modules have the same names, and one of functions for JAX and MLX. Weights are drawn once by
+NumPy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -56,10 +58,8 @@ def modules(nn: Any, arange: Callable[[int], Any]) -> Any:
 
         def forward(self, x: Any) -> Any:
             b, t, _ = x.shape
-            q, k, v = (
-                self.qkv(self.norm1(x)).reshape(b, t, 3, HEADS, -1).permute(2, 0, 3, 1, 4)[i]
-                for i in range(3)
-            )
+            qkv = self.qkv(self.norm1(x)).reshape(b, t, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
+            q, k, v = (qkv[i] for i in range(3))
             y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
             x = x + self.out(y.permute(0, 2, 1, 3).reshape(b, t, WIDTH))
             return x + self.down(functional.gelu(self.up(self.norm2(x))))
@@ -128,32 +128,46 @@ def torch_step(compiled: bool) -> Callable[[], float]:
     return step
 
 
-def _jax_loss(w: Any, x: Any, y: Any) -> Any:
-    import jax as j
-    import jax.numpy as jnp
+def _loss(f: Any, w: Any, x: Any, y: Any) -> Any:
+    """The loss in functions of arrays; ``f`` has those that JAX and MLX call differently."""
 
     def norm(v: Any, name: str) -> Any:
         centred = v - v.mean(-1, keepdims=True)
-        scale = j.lax.rsqrt((centred * centred).mean(-1, keepdims=True) + 1e-5)
+        scale = ((centred * centred).mean(-1, keepdims=True) + 1e-5) ** -0.5
         return centred * scale * w[f"{name}.weight"] + w[f"{name}.bias"]
 
     def linear(v: Any, name: str) -> Any:
         return v @ w[f"{name}.weight"].T + w[f"{name}.bias"]
 
-    v = w["tokens.weight"][x] + w["places.weight"][jnp.arange(CONTEXT)]
-    mask = jnp.tril(jnp.ones((CONTEXT, CONTEXT), bool))
+    v = w["tokens.weight"][x] + w["places.weight"][f.xp.arange(CONTEXT)]
+    mask = f.xp.tril(f.xp.ones((CONTEXT, CONTEXT))) > 0
     for i in range(LAYERS):
         name = f"blocks.{i}"
         qkv = linear(norm(v, f"{name}.norm1"), f"{name}.qkv")
         q, k, u = qkv.reshape(BATCH, CONTEXT, 3, HEADS, -1).transpose(2, 0, 3, 1, 4)
         scores = q @ k.swapaxes(-1, -2) / (WIDTH / HEADS) ** 0.5
-        attention = j.nn.softmax(jnp.where(mask, scores, -jnp.inf)) @ u
+        attention = f.softmax(f.xp.where(mask, scores, -float("inf"))) @ u
         v = v + linear(attention.transpose(0, 2, 1, 3).reshape(v.shape), f"{name}.out")
-        hidden = j.nn.gelu(linear(norm(v, f"{name}.norm2"), f"{name}.up"), approximate=False)
-        v = v + linear(hidden, f"{name}.down")
+        up = linear(norm(v, f"{name}.norm2"), f"{name}.up")
+        v = v + linear(up * (1 + f.erf(up * 0.5**0.5)) / 2, f"{name}.down")
     logits = norm(v, "norm") @ w["head.weight"].T
-    chosen = jnp.take_along_axis(j.nn.log_softmax(logits), y[..., None], -1)
-    return -chosen.mean()
+    chosen = f.xp.take_along_axis(logits, y[..., None], -1)
+    return (f.logsumexp(logits) - chosen[..., 0]).mean()
+
+
+def _update(f: Any, state: Any, x: Any, y: Any) -> Any:
+    """One step of AdamW: the next state, and the loss."""
+    w, first, second, count = state
+    loss, grads = f.value_and_grad(lambda w, x, y: _loss(f, w, x, y))(w, x, y)
+    count = count + 1
+    one, two = 1 - 0.9**count, 1 - 0.999**count
+    first = {n: 0.9 * m + 0.1 * grads[n] for n, m in first.items()}
+    second = {n: 0.999 * v + 0.001 * grads[n] ** 2 for n, v in second.items()}
+    moved = {
+        n: p * (1 - RATE * DECAY) - RATE * (first[n] / one) / (f.xp.sqrt(second[n] / two) + 1e-8)
+        for n, p in w.items()
+    }
+    return (moved, first, second, count), loss
 
 
 def jax_step() -> Callable[[], float]:
@@ -161,20 +175,14 @@ def jax_step() -> Callable[[], float]:
     import jax as j
     import jax.numpy as jnp
 
-    def update(state: Any, x: Any, y: Any) -> Any:
-        w, first, second, count = state
-        loss, grads = j.value_and_grad(_jax_loss)(w, x, y)
-        count = count + 1
-        first = j.tree.map(lambda m, g: 0.9 * m + 0.1 * g, first, grads)
-        second = j.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, second, grads)
-        one, two = 1 - 0.9**count, 1 - 0.999**count
-
-        def moved(p: Any, m: Any, v: Any) -> Any:
-            return p * (1 - RATE * DECAY) - RATE * (m / one) / (jnp.sqrt(v / two) + 1e-8)
-
-        return (j.tree.map(moved, w, first, second), first, second, count), loss
-
-    jitted = j.jit(update, donate_argnums=0)
+    f = SimpleNamespace(
+        xp=jnp,
+        softmax=j.nn.softmax,
+        erf=j.lax.erf,
+        logsumexp=lambda x: j.nn.logsumexp(x, axis=-1),
+        value_and_grad=j.value_and_grad,
+    )
+    jitted = j.jit(lambda state, x, y: _update(f, state, x, y), donate_argnums=0)
     w = {name: jnp.asarray(value) for name, value in weights().items()}
     zeros = j.tree.map(jnp.zeros_like, w)
     state = [(w, zeros, j.tree.map(jnp.zeros_like, w), jnp.float32(0))]
@@ -183,5 +191,31 @@ def jax_step() -> Callable[[], float]:
     def step() -> float:
         state[0], loss = jitted(state[0], x, y)
         return float(loss)
+
+    return step
+
+
+def mlx_step() -> Callable[[], float]:
+    """A training step of MLX, compiled whole."""
+    import mlx.core as mx
+
+    mx.set_default_device(mx.cpu)
+    f = SimpleNamespace(
+        xp=mx,
+        softmax=lambda x: mx.softmax(x, axis=-1),
+        erf=mx.erf,
+        logsumexp=lambda x: mx.logsumexp(x, axis=-1),
+        value_and_grad=mx.value_and_grad,
+    )
+    compiled = mx.compile(lambda state, x, y: _update(f, state, x, y))
+    w = {name: mx.array(value) for name, value in weights().items()}
+    zeros = {name: mx.zeros_like(value) for name, value in w.items()}
+    state = [(w, zeros, zeros, mx.array(0.0))]
+    x, y = (mx.array(part) for part in batch())
+
+    def step() -> float:
+        state[0], loss = compiled(state[0], x, y)
+        mx.eval(state[0], loss)
+        return float(loss.item())
 
     return step

@@ -13,26 +13,29 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from types import TracebackType
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[np.generic]
-ROOT = Path(__file__).resolve().parent.parent
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "LAMELLA_THREADS")
+from benchmarks.contestant import ROOT, Array, Contestant, SkippedError, Task, wanted_peers
+
+__all__ = [
+    "ROOT", "Array", "Figure", "Task", "Timing", "Work", "against", "duration", "python", "race",
+    "race_cases", "table", "within",
+]  # fmt: skip
+
+SLOW = 20.0  # seconds of a run; a contestant that takes longer is not timed further
 
 
 @dataclass(frozen=True)
-class Task:
-    """What a contestant repeats (``run``, complete when it returns) and its last result."""
+class Work:
+    """What a run must do at least: floating-point operations (a multiply-add is two), and bytes to
+    and from memory.
+    """
 
-    run: Callable[[], object]
-    result: Callable[[], Array]
+    flops: float = 0.0
+    bytes: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class Figure:
     """One measured figure: ``ratio`` of ``subject`` to ``base``; ``wanted`` says how good.
 
     Where it compares times of a workload, ``own`` and ``other`` are Lamella's and the other
-    framework's median in seconds.
+    framework's median in seconds, and ``work`` is what there is to do.
     """
 
     workload: str
@@ -52,6 +55,7 @@ class Figure:
     passed: bool | None = None
     own: float = float("nan")
     other: float = float("nan")
+    work: Work | None = None
 
 
 @dataclass(frozen=True)
@@ -84,154 +88,97 @@ def duration(seconds: float) -> str:
     return f"{seconds / 1e-9:.3g} ns"
 
 
-class SkippedError(Exception):
-    """A contestant that cannot run here, with the reason."""
-
-
-FRAMEWORKS = (
-    "numpy", "scipy", "torch", "jax", "onnxruntime", "ort", "openvino", "tinygrad", "mlx",
-)  # fmt: skip
-
-
-def _is_peer(name: str) -> bool:
-    """Whether a contestant is another framework, as torch, torch_compile or jax_sq256 are."""
-    return any(name == peer or name.startswith(f"{peer}_") for peer in FRAMEWORKS)
-
-
-class Contestant:
-    """One contestant in its own process, asked for results and times over a pipe."""
-
-    def __init__(self, workload: str, name: str, threads: int) -> None:
-        environment = {**os.environ, **dict.fromkeys(THREADS, str(threads))}
-        command = [sys.executable, "-m", "benchmarks.worker", workload, name]
-        self.name = name
-        self._process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, text=True, bufsize=1,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
-        self._ready = False
-
-    def __enter__(self) -> Contestant:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._process.kill()
-        self._process.communicate()
-
-    def ask(self, question: str) -> str:
-        """Send a line and return the answer.
-
-        Raises:
-            SkippedError: when the contestant's framework is not there.
-            RuntimeError: when the contestant failed.
-        """
-        process = self._process
-        if process.stdin is None or process.stdout is None or process.stderr is None:
-            raise RuntimeError(f"{self.name} has no pipe")
-        if not self._ready:
-            self._ready = True
-            self._answer(process.stdout.readline())
-        process.stdin.write(question + "\n")
-        return self._answer(process.stdout.readline())
-
-    def _answer(self, line: str) -> str:
-        word, _, rest = line.strip().partition(" ")
-        if word == "skipped":
-            raise SkippedError(rest)
-        if word != "ok":
-            message = self._process.stderr.read() if self._process.stderr else ""
-            raise RuntimeError(f"{self.name} failed:\n{message[-3000:]}")
-        return rest
-
-    def result(self) -> Array:
-        """The value that the contestant computes."""
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "value.npy"
-            self.ask(f"result {path}")
-            value: Array = np.load(path)
-            return value
-
-    def seconds(self, repeats: int) -> float:
-        """The mean time of one run over ``repeats`` runs."""
-        return float(self.ask(f"time {repeats}"))
-
-
 def disagreement(value: Array, wanted: Array, rtol: float) -> float:
     """The largest error relative to the largest wanted value, where it exceeds ``rtol``; else 0."""
     if value.shape != wanted.shape:
         return float("inf")
-    scale = float(np.max(np.abs(wanted.astype(np.float64)))) or 1.0
-    error = float(np.max(np.abs(value.astype(np.float64) - wanted.astype(np.float64)))) / scale
+    wide = np.complex128 if wanted.dtype.kind == "c" else np.float64
+    scale = float(np.max(np.abs(wanted.astype(wide)))) or 1.0
+    error = float(np.max(np.abs(value.astype(wide) - wanted.astype(wide)))) / scale
     return error if not error <= rtol else 0.0
 
 
 def race(
     workload: str, names: Sequence[str], rounds: int = 9, target: float = 0.2, threads: int = 2,
-    rtol: float = 1e-4,
+    rtol: float = 1e-4, case: str = "",
 ) -> tuple[dict[str, Timing], dict[str, str]]:  # fmt: skip
     """Time the contestants of a workload in turns; returns timings, and the reasons of those left
     out.
 
     The first contestant is the reference of the agreement check. ``target`` is the time in seconds
-    that a contestant has in each round. With ``BENCHMARKS_ALONE`` set, frameworks other than
-    Lamella are not started.
+    that a contestant has in each round. With a ``case`` the workload's contestants are called
+    NAME_CASE. Frameworks that BENCHMARKS_PEERS does not list are not started, where it is set.
     """
-    if os.environ.get("BENCHMARKS_ALONE"):
-        names = [name for name in names if not _is_peer(name)]
-    timings: dict[str, list[float]] = {}
     left_out: dict[str, str] = {}
     running: list[tuple[Contestant, int]] = []
     wanted: Array | None = None
     try:
-        for name in names:
-            contestant = Contestant(workload, name, threads).__enter__()
+        for name in wanted_peers(list(names)):
+            contestant = Contestant(workload, name, threads, case)
             try:
                 value = contestant.result()
                 wanted = value if wanted is None else wanted
-                if error := disagreement(value, wanted, rtol):
-                    raise SkippedError(f"its result differs by {error:.1e}, so it was not timed")
-                once = contestant.seconds(3)
-                running.append((contestant, max(1, min(100_000, round(target / once)))))
+                repeats = _repeats(contestant, value, wanted, rtol, target)
+                running.append((contestant, repeats))
             except SkippedError as reason:
-                left_out[name] = str(reason)
                 contestant.__exit__(None, None, None)
-        for number in range(rounds):
-            start = number % len(running)
-            for contestant, repeats in running[start:] + running[:start]:
-                timings.setdefault(contestant.name, []).append(contestant.seconds(repeats))
+                if name == "lamella":
+                    raise RuntimeError(f"Lamella was not timed: {reason}") from reason
+                left_out[name] = str(reason)
+            except BaseException:
+                contestant.__exit__(None, None, None)
+                raise
+        seconds = _rounds(running, rounds)
     finally:
         for contestant, _ in running:
             contestant.__exit__(None, None, None)
-    return {name: Timing.of(seconds) for name, seconds in timings.items()}, left_out
+    return {name: Timing.of(times) for name, times in seconds.items()}, left_out
+
+
+def _repeats(
+    contestant: Contestant, value: Array, wanted: Array, rtol: float, target: float
+) -> int:
+    """How often a contestant runs in a round, if it agrees and is fast enough to be timed."""
+    if error := disagreement(value, wanted, rtol):
+        raise SkippedError(f"its result differs by {error:.1e}, so it was not timed")
+    once = contestant.seconds(1)
+    if once > SLOW:
+        raise SkippedError(f"too slow: {duration(once)} a run")
+    if once < target:
+        once = contestant.seconds(3)
+    return max(1, min(100_000, round(target / once)))
+
+
+def _rounds(running: Sequence[tuple[Contestant, int]], rounds: int) -> dict[str, list[float]]:
+    """The seconds of each contestant in each round, in turns that rotate."""
+    seconds: dict[str, list[float]] = {}
+    for number in range(rounds):
+        start = number % max(len(running), 1)
+        for contestant, repeats in [*running[start:], *running[:start]]:
+            seconds.setdefault(contestant.name, []).append(contestant.seconds(repeats))
+    return seconds
 
 
 def race_cases(
     workload: str, names: Sequence[str], cases: Sequence[str], rounds: int = 5,
-    target: float = 0.01, threads: int = 2, rtol: float = 1e-4,
+    target: float = 0.01, threads: int = 2, rtol: Mapping[str, float] | None = None,
 ) -> dict[str, dict[str, Timing]]:  # fmt: skip
     """As :func:`race` for many short cases: one process a framework, whose contestants are called
-    FRAMEWORK_CASE. Returns the timings of each case; results that disagree are left out.
+    FRAMEWORK_CASE. Returns the timings of each case; results that disagree are left out (by more
+    than 1e-4 of the largest, or what ``rtol`` says of a case).
     """
-    if os.environ.get("BENCHMARKS_ALONE"):
-        names = [name for name in names if not _is_peer(name)]
     running: list[Contestant] = []
     found: dict[str, dict[str, Timing]] = {}
     try:
-        for name in names:
-            contestant = Contestant(workload, f"{name}_{cases[0]}", threads).__enter__()
-            contestant.name = name
+        for name in wanted_peers(list(names)):
+            contestant = Contestant(workload, name, threads, cases[0])
             try:
                 contestant.result()
                 running.append(contestant)
             except SkippedError:
                 contestant.__exit__(None, None, None)
         for case in cases:
-            found[case] = _race_case(running, case, rounds, target, rtol)
+            found[case] = _race_case(running, case, rounds, target, (rtol or {}).get(case, 1e-4))
     finally:
         for contestant in running:
             contestant.__exit__(None, None, None)
@@ -244,48 +191,40 @@ def _race_case(
     wanted: Array | None = None
     taking_part: list[tuple[Contestant, int]] = []
     for contestant in running:
-        contestant.ask(f"task {contestant.name}_{case}")
-        value = contestant.result()
-        wanted = value if wanted is None else wanted
-        if not disagreement(value, wanted, rtol):
-            once = contestant.seconds(3)
-            taking_part.append((contestant, max(1, min(10_000, round(target / once)))))
-    seconds: dict[str, list[float]] = {}
-    for number in range(rounds):
-        start = number % max(len(taking_part), 1)
-        for contestant, repeats in taking_part[start:] + taking_part[:start]:
-            seconds.setdefault(contestant.name, []).append(contestant.seconds(repeats))
+        try:
+            contestant.ask(f"task {contestant.name}_{case}")
+            value = contestant.result()
+            wanted = value if wanted is None else wanted
+            taking_part.append((contestant, _repeats(contestant, value, wanted, rtol, target)))
+        except SkippedError:
+            continue
+    seconds = _rounds(taking_part, rounds)
     return {name: Timing.of(times) for name, times in seconds.items()}
 
 
 def against(
-    workload: str, timings: dict[str, Timing], left_out: dict[str, str], limits: dict[str, float]
-) -> list[Figure]:
+    workload: str, timings: dict[str, Timing], left_out: dict[str, str],
+    limits: dict[str, float], work: Work | None = None,
+) -> list[Figure]:  # fmt: skip
     """Lamella's time as a ratio to each other contestant's; ``limits`` are the ratios wanted."""
-    figures = []
     own = timings.get("lamella")
-    for name, reason in left_out.items():
-        figures.append(Figure(workload, "lamella", name, float("nan"), f"skipped: {reason}"))
+    figures = [
+        Figure(workload, "lamella", name, float("nan"), f"left out: {reason}")
+        for name, reason in left_out.items()
+    ]
     for name, timing in timings.items():
         if own is None or name == "lamella":
             continue
-        ratio = own.median / timing.median
-        limit = limits.get(name)
+        ratio, limit = own.median / timing.median, limits.get(name)
+        wanted, passed = ("", None) if limit is None else (f"≤ {limit:.3g}", ratio <= limit)
+        detail = f"{own}, {name} {timing}"
+        times = own.median, timing.median
         figures.append(
-            Figure(
-                workload,
-                "lamella",
-                name,
-                ratio,
-                f"{own}, {name} {timing}",
-                "" if limit is None else f"≤ {limit:.3g}",
-                None if limit is None else ratio <= limit,
-                own.median,
-                timing.median,
-            )
+            Figure(workload, "lamella", name, ratio, detail, wanted, passed, *times, work)
         )
     if own is not None and len(timings) == 1:
-        figures.append(Figure(workload, "lamella", "", float("nan"), str(own), own=own.median))
+        nan = float("nan")
+        figures.append(Figure(workload, "lamella", "", nan, str(own), own=own.median, work=work))
     return figures
 
 

@@ -1,7 +1,8 @@
 """One row a workload: Lamella beside the best of the others, and a chart of it.
 
-Input: the figures of a run. Output: rows, their Markdown table with the geometric mean, and a PNG.
-A ratio is the best other framework's median time divided by Lamella's: above 1 Lamella is ahead.
+Input: the figures of a run. Output: rows, their Markdown table with the geometric mean, a second
+table of every contestant, and a PNG. A ratio is the best other framework's median time divided by
+Lamella's: above 1 Lamella is ahead.
 """
 
 from __future__ import annotations
@@ -11,22 +12,49 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.harness import Figure, duration
+from benchmarks.harness import Figure, Work, duration
 from lamella.cli.canvas import BLACK, GREY, Canvas
 
-__all__ = ["Row", "draw", "summary", "summary_table"]
+__all__ = ["Limits", "Row", "draw", "rest_table", "summary", "summary_table"]
 
 _AHEAD = (46, 134, 87)
 _BEHIND = (200, 80, 60)
 
 
 @dataclass(frozen=True)
+class Limits:
+    """What a machine does at most in a second: float32 operations, bytes copied, bytes read."""
+
+    flops: float
+    copy: float
+    read: float
+
+    def best(self, other: Limits) -> Limits:
+        """The higher of two measurements of each: a disturbance only lowers them."""
+        pairs = zip(
+            (self.flops, self.copy, self.read), (other.flops, other.copy, other.read), strict=True
+        )
+        return Limits(*map(max, pairs))
+
+    def seconds(self, work: Work) -> float:
+        """The least time that work can take."""
+        return max(work.flops / self.flops, work.bytes / self.copy)
+
+    def __str__(self) -> str:
+        rates = f"{self.copy / 1e9:.1f} GB/s copied, {self.read / 1e9:.1f} GB/s read"
+        return f"{self.flops / 1e9:.0f} GFLOP/s of multiply-adds in float32, {rates}"
+
+
+@dataclass(frozen=True)
 class Row:
-    """A workload: Lamella's median in seconds, and the others' from the fastest on."""
+    """A workload: Lamella's median in seconds, the others' from the fastest on, and what there is
+    to do.
+    """
 
     workload: str
     own: float
     others: tuple[tuple[str, float], ...]
+    work: Work | None = None
 
     @property
     def best(self) -> str:
@@ -41,18 +69,18 @@ class Row:
 
 def summary(figures: Sequence[Figure]) -> list[Row]:
     """A row for every workload that was timed, in the order of the run."""
-    own: dict[str, float] = {}
+    first: dict[str, Figure] = {}
     others: dict[str, dict[str, float]] = {}
     for figure in figures:
         if math.isnan(figure.own):
             continue
-        own[figure.workload] = figure.own
+        first.setdefault(figure.workload, figure)
         peers = others.setdefault(figure.workload, {})
         if figure.base:
             peers[figure.base] = figure.other
     return [
-        Row(name, seconds, tuple(sorted(others[name].items(), key=lambda item: item[1])))
-        for name, seconds in own.items()
+        Row(name, figure.own, tuple(sorted(others[name].items(), key=lambda p: p[1])), figure.work)
+        for name, figure in first.items()
     ]
 
 
@@ -66,25 +94,58 @@ def mean(rows: Sequence[Row]) -> float:
     return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else float("nan")
 
 
-def summary_table(rows: Sequence[Row]) -> str:
-    """The rows as Markdown."""
+def _ratio(row: Row) -> str:
+    return f"{row.ratio:.2f}" if row.ratio >= 1 else f"**{row.ratio:.2f}**"
+
+
+def summary_table(rows: Sequence[Row], limits: Limits) -> str:
+    """The rows as Markdown, with the share of the machine's limit where the work is known.
+
+    >>> row = Row("a", 2e-3, (("numpy", 3e-3),), Work(flops=1e8))
+    >>> print(summary_table([row], Limits(1e11, 1e9, 1e9)).splitlines()[2])
+    | a | 2 ms | numpy | 3 ms | 1.50 | 50 % |
+    """
     lines = [
-        "| workload | Lamella | best other | ratio | the rest |",
-        "| --- | ---: | --- | ---: | --- |",
+        "| workload | Lamella | best other | its time | ratio | of the limit |",
+        "| --- | ---: | --- | ---: | ---: | ---: |",
     ]
     for row in rows:
-        if not row.others:
-            lines.append(f"| {row.workload} | {duration(row.own)} | | | |")
-            continue
-        (best, seconds), *rest = row.others
-        ratio = f"{row.ratio:.2f}" if row.ratio >= 1 else f"**{row.ratio:.2f}**"
-        others = ", ".join(f"{name} {duration(time)}" for name, time in rest)
-        lines.append(
-            f"| {row.workload} | {duration(row.own)} | {best} {duration(seconds)} | {ratio} "
-            f"| {others} |"
+        best, seconds = row.others[0] if row.others else ("", math.nan)
+        cells = (
+            row.workload,
+            duration(row.own),
+            best,
+            duration(seconds) if best else "",
+            _ratio(row) if best else "",
+            f"{limits.seconds(row.work) / row.own:.0%}".replace("%", " %") if row.work else "",
         )
+        lines.append("| " + " | ".join(cells) + " |")
     if any(row.others for row in rows):
-        lines.append(f"| geometric mean | | | {mean(rows):.2f} | |")
+        lines.append(f"| geometric mean | | | | {mean(rows):.2f} | |")
+    return "\n".join(lines) + "\n"
+
+
+def rest_table(rows: Sequence[Row]) -> str:
+    """Every contestant's median as Markdown: a column each, those with most workloads first.
+
+    >>> print(rest_table([Row("a", 2e-3, (("numpy", 3e-3),)), Row("b", 1.0, ())]))
+    | workload | lamella | numpy |
+    | --- | ---: | ---: |
+    | a | 2 ms | 3 ms |
+    | b | 1 s |  |
+    <BLANKLINE>
+    """
+    count: dict[str, int] = {}
+    for row in rows:
+        for name, _ in row.others:
+            count[name] = count.get(name, 0) + 1
+    names = sorted(count, key=lambda name: -count[name])
+    lines = ["| workload | lamella | " + " | ".join(names) + " |"] if names else []
+    lines += ["| --- | ---: |" + " ---: |" * len(names)] if names else []
+    for row in rows if names else ():
+        times = dict(row.others)
+        cells = [duration(times[name]) if name in times else "" for name in names]
+        lines.append(f"| {row.workload} | {duration(row.own)} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 

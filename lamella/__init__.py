@@ -4,6 +4,7 @@
 ``lm.jit``, and (loaded at first use) ``lm.nn``, ``lm.optim``, ``lm.data``. Nothing here is imported
 before it is used: the table below says where each public name lives.
 """
+# ruff: noqa: F403, F405
 
 from __future__ import annotations
 
@@ -34,30 +35,100 @@ from lamella.dtypes import (
 )  # fmt: skip
 from lamella.dtypes import promote as promote_types
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the names that __getattr__ finds
+    from lamella import data as data
+    from lamella import dtypes as dtypes
+    from lamella import errors as errors
+    from lamella import io as io
+    from lamella import linalg as linalg
+    from lamella import nn as nn
+    from lamella import ops as ops
+    from lamella import optim as optim
+    from lamella import sparse as sparse
+    from lamella import transforms as transforms
+    from lamella import tree as tree
     from lamella.config import config as config
-    from lamella.tensor.arranging import *  # noqa: F403
-    from lamella.tensor.comparison import *  # noqa: F403
-    from lamella.tensor.complex import *  # noqa: F403
-    from lamella.tensor.counting import *  # noqa: F403
-    from lamella.tensor.creation import *  # noqa: F403
-    from lamella.tensor.elementwise import *  # noqa: F403
-    from lamella.tensor.evaluation import *  # noqa: F403
-    from lamella.tensor.gradient import *  # noqa: F403
-    from lamella.tensor.joining import *  # noqa: F403
-    from lamella.tensor.linalg import *  # noqa: F403
-    from lamella.tensor.manipulation import *  # noqa: F403
-    from lamella.tensor.nanreduction import *  # noqa: F403
-    from lamella.tensor.numeric import *  # noqa: F403
-    from lamella.tensor.padding import *  # noqa: F403
-    from lamella.tensor.quantiles import *  # noqa: F403
-    from lamella.tensor.reduction import *  # noqa: F403
-    from lamella.tensor.searching import *  # noqa: F403
-    from lamella.tensor.sequences import *  # noqa: F403
-    from lamella.tensor.sets import *  # noqa: F403
+    from lamella.errors import LamellaError as LamellaError
+    from lamella.io import load as load
+    from lamella.io import save as save
+    from lamella.nn import functional as _F
+    from lamella.runtime.profile import profile as profile
+    from lamella.tensor import fft as fft
+    from lamella.tensor import linalg as _linalg
+    from lamella.tensor import random as random
+    from lamella.tensor import signal as signal
+    from lamella.tensor import solving as _solving
+    from lamella.tensor import special as special
+    from lamella.tensor.arranging import *
+    from lamella.tensor.comparison import *
+    from lamella.tensor.complex import *
+    from lamella.tensor.counting import *
+    from lamella.tensor.creation import *
+    from lamella.tensor.dlpack import from_dlpack as from_dlpack
+    from lamella.tensor.elementwise import *
+    from lamella.tensor.evaluation import *
+    from lamella.tensor.gradient import enable_grad as enable_grad
+    from lamella.tensor.gradient import is_grad_enabled as is_grad_enabled
+    from lamella.tensor.gradient import no_grad as no_grad
+    from lamella.tensor.gradient import set_grad_enabled as set_grad_enabled
+    from lamella.tensor.gradient import stop_gradient as stop_gradient
+    from lamella.tensor.joining import *
+    from lamella.tensor.manipulation import *
+    from lamella.tensor.naming import contract as contract
+    from lamella.tensor.nanreduction import *
+    from lamella.tensor.norms import matrix_rank as matrix_rank
+    from lamella.tensor.numeric import *
+    from lamella.tensor.padding import *
+    from lamella.tensor.polynomials import *
+    from lamella.tensor.products import *
+    from lamella.tensor.pytorch import *
+    from lamella.tensor.pytorch_names import *
+    from lamella.tensor.quantiles import *
+    from lamella.tensor.random import manual_seed as manual_seed
+    from lamella.tensor.reduction import *
+    from lamella.tensor.scatters import *
+    from lamella.tensor.searching import *
+    from lamella.tensor.sequences import *
+    from lamella.tensor.sets import *
+    from lamella.tensor.solving import matrix_power as matrix_power
+    from lamella.tensor.statistics import *
     from lamella.tensor.tensor import Tensor as Tensor
-    from lamella.tensor.transcendental import *  # noqa: F403
-    from lamella.tensor.triangles import *  # noqa: F403
+    from lamella.tensor.transcendental import *
+    from lamella.tensor.triangles import *
+    from lamella.transforms import *
+    from lamella.transforms.kernel import custom_op as custom_op
+    from lamella.transforms.kernel import kernel as kernel
+
+    mul, neg, sub, eq, ge, gt = multiply, negative, subtract, equal, greater_equal, greater
+    le, lt, ne, movedim, swapdims = less_equal, less, not_equal, moveaxis, swapaxes
+    row_stack, take_along_dim, trapz = vstack, take_along_axis, trapezoid
+    cross, dot, einsum, inner = _linalg.cross, _linalg.dot, _linalg.einsum, _linalg.inner
+    kron, matmul, matvec, norm = _linalg.kron, _linalg.matmul, _linalg.matvec, _linalg.norm
+    outer, ger, tensordot, vdot = _linalg.outer, _linalg.outer, _linalg.tensordot, _linalg.vdot
+    vecdot, vecmat = _linalg.vecdot, _linalg.vecmat
+    cholesky_inverse, cholesky_solve = _solving.cholesky_inverse, _solving.cholesky_solve
+    det, inverse, lu_solve = _solving.det, _solving.inv, _solving.lu_solve
+    matrix_exp, pinverse, slogdet = _solving.matrix_exp, _solving.pinv, _solving.slogdet
+    get_num_threads = num_threads
+    digamma, erfinv, i0, igamma = special.digamma, special.erfinv, special.i0, special.gammainc
+    igammac, lgamma, log_softmax = special.gammaincc, special.lgamma, special.log_softmax
+    logit, mvlgamma, polygamma = special.logit, special.multigammaln, special.polygamma
+    softmax, xlogy = special.softmax, special.xlogy
+    istft, stft = signal.istft, signal.stft
+    adaptive_avg_pool1d, adaptive_max_pool1d = _F.adaptive_avg_pool1d, _F.adaptive_max_pool1d
+    avg_pool1d, bilinear = _F.avg_pool1d, _F.bilinear
+    binary_cross_entropy_with_logits, cdist = _F.binary_cross_entropy_with_logits, _F.cdist
+    celu, channel_shuffle, conv1d, conv2d = _F.celu, _F.channel_shuffle, _F.conv1d, _F.conv2d
+    conv3d, conv_transpose1d, conv_transpose2d = _F.conv3d, _F.conv_transpose1d, _F.conv_transpose2d
+    conv_transpose3d, cosine_embedding_loss = _F.conv_transpose3d, _F.cosine_embedding_loss
+    cosine_similarity, ctc_loss, hardshrink = _F.cosine_similarity, _F.ctc_loss, _F.hardshrink
+    hinge_embedding_loss, kl_div, layer_norm = _F.hinge_embedding_loss, _F.kl_div, _F.layer_norm
+    margin_ranking_loss, max_pool1d = _F.margin_ranking_loss, _F.max_pool1d
+    max_pool2d, max_pool3d, pairwise_distance = _F.max_pool2d, _F.max_pool3d, _F.pairwise_distance
+    pdist, pixel_shuffle, pixel_unshuffle = _F.pdist, _F.pixel_shuffle, _F.pixel_unshuffle
+    poisson_nll_loss, prelu, relu, rms_norm = _F.poisson_nll_loss, _F.prelu, _F.relu, _F.rms_norm
+    rrelu, selu, threshold = _F.rrelu, _F.selu, _F.threshold
+    triplet_margin_loss = _F.triplet_margin_loss
 
 __version__: Final = "0.1.0"
 
@@ -103,11 +174,18 @@ _FROM: Final = {
     ),
     "lamella.tensor.reduction": (
         "all amax amin any argmax argmin count_nonzero cummax cummin cumprod cumsum "
-        "cumulative_prod cumulative_sum logsumexp max mean min prod std sum var"
+        "cumulative_prod cumulative_sum logsumexp max mean min prod std sum trace var"
     ),
     "lamella.tensor.nanreduction": (
         "nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmin nanprod nanstd nansum "
         "nanvar"
+    ),
+    "lamella.tensor.products": "addbmm addcdiv addcmul addmm addmv addr baddbmm bmm mm mv",
+    "lamella.tensor.pytorch": (
+        "aminmax block_diag bucketize cartesian_prod clamp_max clamp_min combinations diag_embed "
+        "dist frac index_add index_copy index_fill index_select kthvalue masked_fill "
+        "masked_scatter masked_select msort narrow sgn split_with_sizes std_mean tensor_split "
+        "unique_consecutive var_mean"
     ),
     "lamella.tensor.quantiles": (
         "median nanmedian nanpercentile nanquantile percentile quantile"
@@ -153,9 +231,24 @@ _FROM: Final = {
         "histogramdd ptp"
     ),
     "lamella.tensor.linalg": (
-        "cross dot einsum inner kron matmul matvec norm outer tensordot trace vdot vecdot vecmat"
+        "cross dot einsum inner kron matmul matvec norm outer tensordot vdot vecdot vecmat"
     ),
     "lamella.tensor.solving": "matrix_power",
+    "lamella.tensor.polynomials": (
+        "poly polyadd polyder polydiv polyfit polyint polymul polysub roots"
+    ),
+    "lamella.tensor.pytorch_names": (
+        "adjoint bartlett_window bernoulli blackman_window chain_matmul clone detach div "
+        "hamming_window hann_window is_complex is_floating_point is_nonzero is_same_size is_signed "
+        "kaiser_window logdet multinomial normal numel poisson rand rand_like randint randint_like "
+        "randn randn_like randperm rsub scalar_tensor t"
+    ),
+    "lamella.tensor.scatters": (
+        "diagonal_scatter index_put index_reduce put scatter_reduce select_scatter slice_scatter"
+    ),
+    "lamella.tensor.statistics": (
+        "cumulative_trapezoid histc logcumsumexp mode nonzero_static renorm"
+    ),
     "lamella.tensor.gradient": (
         "enable_grad is_grad_enabled no_grad set_grad_enabled stop_gradient"
     ),
@@ -178,6 +271,37 @@ _FROM: Final = {
     ),
     "lamella.transforms.kernel": "custom_op kernel",
 }
+# PyTorch's names of functions that have another name or module here: "new=old" or "same".
+_SYNONYMS: Final = {
+    "lamella.tensor.elementwise": "mul=multiply neg=negative sub=subtract",
+    "lamella.tensor.comparison": (
+        "eq=equal ge=greater_equal gt=greater le=less_equal lt=less ne=not_equal"
+    ),
+    "lamella.tensor.manipulation": "movedim=moveaxis swapdims=swapaxes",
+    "lamella.tensor.joining": "row_stack=vstack",
+    "lamella.tensor.searching": "take_along_dim=take_along_axis",
+    "lamella.tensor.sequences": "trapz=trapezoid",
+    "lamella.tensor.linalg": "ger=outer",
+    "lamella.tensor.solving": (
+        "cholesky_inverse cholesky_solve det inverse=inv lu_solve matrix_exp pinverse=pinv slogdet"
+    ),
+    "lamella.tensor.norms": "matrix_rank",
+    "lamella.tensor.evaluation": "get_num_threads=num_threads",
+    "lamella.tensor.special": (
+        "digamma erfinv i0 igamma=gammainc igammac=gammaincc lgamma log_softmax logit "
+        "mvlgamma=multigammaln polygamma softmax xlogy"
+    ),
+    "lamella.tensor.signal": "istft stft",
+    "lamella.nn.functional": (
+        "adaptive_avg_pool1d adaptive_max_pool1d avg_pool1d bilinear "
+        "binary_cross_entropy_with_logits cdist celu channel_shuffle conv1d conv2d conv3d "
+        "conv_transpose1d conv_transpose2d conv_transpose3d cosine_embedding_loss "
+        "cosine_similarity ctc_loss hardshrink hinge_embedding_loss kl_div layer_norm "
+        "margin_ranking_loss max_pool1d max_pool2d max_pool3d pairwise_distance pdist "
+        "pixel_shuffle pixel_unshuffle poisson_nll_loss prelu relu rms_norm rrelu selu threshold "
+        "triplet_margin_loss"
+    ),
+}
 _MODULES: Final = {
     "linalg": "lamella.linalg",
     "sparse": "lamella.sparse",
@@ -196,9 +320,14 @@ _MODULES: Final = {
     "ops": "lamella.ops",
 }
 _WHERE: Final = {name: module for module, names in _FROM.items() for name in names.split()}
+_OTHERS: Final = {
+    pair.partition("=")[0]: (module, pair.rpartition("=")[2])
+    for module, pairs in _SYNONYMS.items()
+    for pair in pairs.split()
+}
 
 __all__ = [
-    *_WHERE, *_MODULES, "bfloat16", "bool", "bool_", "complex64", "complex128", "e",
+    *_WHERE, *_OTHERS, *_MODULES, "bfloat16", "bool", "bool_", "complex64", "complex128", "e",
     "euler_gamma", "finfo", "float16", "float32", "float64", "iinfo", "inf", "int8", "int16",
     "int32", "int64", "nan", "newaxis", "pi", "promote_types", "uint8", "uint16", "uint32",
     "uint64",
@@ -219,9 +348,13 @@ class _Package(ModuleType):
 sys.modules[__name__].__class__ = _Package
 
 
-def __getattr__(name: str) -> Any:
+def _find(name: str) -> Any:
+    """The public name, imported at its first use."""
     if name in _WHERE:
         found = getattr(importlib.import_module(_WHERE[name]), name)
+    elif name in _OTHERS:
+        module, own = _OTHERS[name]
+        found = getattr(importlib.import_module(module), own)
     elif name in _MODULES:
         found = importlib.import_module(_MODULES[name])
     else:
@@ -233,6 +366,10 @@ def __getattr__(name: str) -> Any:
         )
     globals()[name] = found
     return found
+
+
+if not TYPE_CHECKING:  # which would have every name be one of the package
+    __getattr__ = _find
 
 
 def __dir__() -> list[str]:

@@ -54,10 +54,12 @@ FLAGS: Final[tuple[Flag, ...]] = (
     Flag("backend", "llvm", "what computes values: compiled code, or the interpreter defining it",
          choices=("llvm", "interpret")),
     Flag("optimize", 1, "the optional passes of the compiler; 0 keeps only those needed to run"),
+    Flag("winograd", 1, "convolve 3 x 3 taps that stay the same by Winograd's transforms, which "
+         "round differently; 0 is direct sums"),
     Flag("skip_passes", "", "comma-separated names of single passes to leave out"),
     Flag("verify", 0, "check the IR after every pass"),
     Flag("debug_nans", 0, "raise when a computed value has a NaN, naming what made it; slow"),
-    Flag("target", "", "CPU to compile for, such as x86-64-v3; empty is this machine's"),
+    Flag("target", "", "CPU to compile for, such as avx2 or x86-64-v2; empty is this machine's"),
     Flag("lines", 0, "remember the line that recorded each operation, for lm.profile"),
     Flag("threads", 0, "threads that run programs; 0 is every CPU this process may use", high=4096),
     Flag("spin", 200, "microseconds an idle worker looks for work before it sleeps; 0 is at once",
@@ -158,6 +160,7 @@ class Config:
     debug_nans: int
     target: str
     lines: int
+    winograd: int
     threads: int
     spin: int
     flush: int
@@ -175,7 +178,7 @@ class Config:
         for flag in FLAGS:
             text = environment.get(flag.variable, "")
             self.__dict__[flag.name] = _from_text(flag, text) if text else flag.default
-        _warn_about_misspelt(environment)
+        _warn_about_unknown(environment)
 
     def __setattr__(self, name: str, value: object) -> None:
         checked = _checked(name, value, "assignment")
@@ -211,17 +214,16 @@ class Config:
         self.__dict__["_watchers"].setdefault(name, []).append(action)
 
 
-def _warn_about_misspelt(environment: Mapping[str, str]) -> None:
-    import difflib
-
+def _warn_about_unknown(environment: Mapping[str, str]) -> None:
+    """Variables that set nothing: misspelt ones, or those of another version, so no error."""
     known = [flag.variable for flag in FLAGS]
     for name in environment:
-        if name.startswith("LAMELLA_") and name not in known:
-            close = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
-            if close:
-                warnings.warn(
-                    f"[config] {name} has no effect; did you mean {close[0]}?", stacklevel=4
-                )
+        if name.upper().startswith("LAMELLA_") and name not in known:
+            warnings.warn(
+                f"[config] {name} has no effect, for there is no such setting in this version; "
+                f"{did_you_mean(name.upper(), known)}",
+                stacklevel=4,
+            )
 
 
 def flag_table() -> str:

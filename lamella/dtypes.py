@@ -91,7 +91,8 @@ class DType:
 def _bfloat16() -> np.dtype[np.generic]:
     import ml_dtypes
 
-    return np.dtype(ml_dtypes.bfloat16)
+    found: np.dtype[np.generic] = np.dtype(ml_dtypes.bfloat16)
+    return found
 
 
 bool_ = DType("bool", "b", np.dtype(np.bool_))
@@ -284,8 +285,10 @@ def finfo(dtype: object) -> FloatInfo:
     if not kind.inexact:
         raise DTypeError(f"[finfo] {kind.name} is no floating-point type; use iinfo for integers")
     found = ml_dtypes.finfo(kind.part.numpy)
-    numbers = (found.eps, found.max, found.min, found.smallest_normal, found.smallest_subnormal)
-    return FloatInfo(kind.part.bits, *map(float, numbers), kind.part)
+    return FloatInfo(
+        kind.part.bits, float(found.eps), float(found.max), float(found.min),
+        float(found.smallest_normal), float(found.smallest_subnormal), kind.part,
+    )  # fmt: skip
 
 
 def iinfo(dtype: object) -> IntegerInfo:

@@ -11,9 +11,9 @@ import difflib
 from collections.abc import Iterable
 
 __all__ = [
-    "AxisError", "CheckError", "CompilerError", "DTypeError", "FileFormatError", "GradientError",
-    "LamellaError", "LamellaIndexError", "LinAlgError", "MissingRuleError", "NaNError",
-    "OptionError", "OutOfMemoryError", "ShapeError", "TraceError", "did_you_mean",
+    "AxisError", "CheckError", "CompilerError", "DTypeError", "ExchangeError", "FileFormatError",
+    "GradientError", "LamellaError", "LamellaIndexError", "LinAlgError", "MissingRuleError",
+    "NaNError", "OptionError", "OutOfMemoryError", "ShapeError", "TraceError", "did_you_mean",
 ]  # fmt: skip
 
 
@@ -41,6 +41,10 @@ class OptionError(LamellaError, ValueError):
     """An option, name or value that is not one of those allowed."""
 
 
+class ExchangeError(OptionError, BufferError):
+    """Memory that cannot be shared with another library as it is asked for."""
+
+
 class FileFormatError(LamellaError, ValueError):
     """A file that is truncated, damaged, hostile or of another format."""
 
@@ -66,17 +70,22 @@ class LinAlgError(LamellaError, ValueError):
 
 
 class MissingRuleError(LamellaError, NotImplementedError):
-    """A primitive without the rule a transformation needs."""
+    """A primitive without the rule a transformation needs; ``repair``: how to give it one."""
 
-    def __init__(self, op: str, transform: str, method: str) -> None:
+    def __init__(self, op: str, transform: str, method: str, repair: str = "") -> None:
         super().__init__(
             f"[{op}] has no rule for {transform}, so the result would be wrong if it went on; "
-            f"write {method} in the primitive's class, or keep {op} outside {transform}"
+            f"{repair or f'write {method} in the class of the primitive'}, or keep {op} outside "
+            f"{transform}"
         )
 
 
 class OutOfMemoryError(LamellaError, MemoryError):
     """A program whose plan needs more memory than there is."""
+
+
+class LostValueError(LamellaError, RuntimeError):
+    """A value that an interrupted program was writing over, of which nothing is left."""
 
 
 class CompilerError(LamellaError, RuntimeError):

@@ -1,9 +1,10 @@
 """Linear algebra: the functions of the array-API standard, of NumPy and of PyTorch.
 
 Matrices lie in the last two axes, other axes are batches. Everything works under ``jit``, ``vmap``
-and ``grad`` to any order. Factorisations are computed by LAPACK through NumPy: their results are
-the same for any number of Lamella's threads, but may differ between numbers of threads of NumPy's
-BLAS (set ``OPENBLAS_NUM_THREADS``, or ``MKL_NUM_THREADS``, to fix them).
+and ``grad`` to any order. Results are the same for any number of Lamella's threads. What LAPACK
+computes, through NumPy, may differ between numbers of threads of NumPy's BLAS (set
+``OPENBLAS_NUM_THREADS``, or ``MKL_NUM_THREADS``, to fix them): orthogonal factors, eigenvalues and
+singular values, and all of small, complex or symbolic size.
 """
 
 from lamella.tensor.decomposition import (
@@ -34,6 +35,7 @@ from lamella.tensor.linalg import (
     vecdot,
 )
 from lamella.tensor.norms import cond, matrix_norm, matrix_rank, norm, vector_norm
+from lamella.tensor.pytorch import block_diag
 from lamella.tensor.solving import (
     cholesky_inverse,
     cholesky_solve,
@@ -52,12 +54,34 @@ from lamella.tensor.solving import (
     tensorsolve,
     vander,
 )
+from lamella.tensor.structured import (
+    cho_factor,
+    cho_solve,
+    circulant,
+    companion,
+    convolution_matrix,
+    dft,
+    expm,
+    fiedler,
+    hadamard,
+    hankel,
+    helmert,
+    hilbert,
+    invhilbert,
+    invpascal,
+    leslie,
+    pascal,
+    polar,
+    toeplitz,
+)
 
 __all__ = [
-    "cholesky", "cholesky_inverse", "cholesky_solve", "cond", "cross", "det", "diagonal", "dot",
-    "eig", "eigh", "eigvals", "eigvalsh", "einsum", "householder_product", "inner", "inv", "kron",
-    "lstsq", "lu", "lu_factor", "lu_solve", "matmul", "matrix_exp", "matrix_norm", "matrix_power",
-    "matrix_rank", "matrix_transpose", "multi_dot", "norm", "outer", "pinv", "qr", "slogdet",
-    "solve", "solve_triangular", "svd", "svdvals", "tensordot", "tensorinv", "tensorsolve", "trace",
-    "vander", "vecdot", "vector_norm",
+    "block_diag", "cho_factor", "cho_solve", "cholesky", "cholesky_inverse", "cholesky_solve",
+    "circulant", "companion", "cond", "convolution_matrix", "cross", "det", "dft", "diagonal",
+    "dot", "eig", "eigh", "eigvals", "eigvalsh", "einsum", "expm", "fiedler", "hadamard", "hankel",
+    "helmert", "hilbert", "householder_product", "inner", "inv", "invhilbert", "invpascal", "kron",
+    "leslie", "lstsq", "lu", "lu_factor", "lu_solve", "matmul", "matrix_exp", "matrix_norm",
+    "matrix_power", "matrix_rank", "matrix_transpose", "multi_dot", "norm", "outer", "pascal",
+    "pinv", "polar", "qr", "slogdet", "solve", "solve_triangular", "svd", "svdvals", "tensordot",
+    "tensorinv", "tensorsolve", "toeplitz", "trace", "vander", "vecdot", "vector_norm",
 ]  # fmt: skip

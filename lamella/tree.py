@@ -12,6 +12,7 @@ Invariant: ``unflatten(structure, leaves)`` of ``leaves, structure = flatten(x)`
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
@@ -57,13 +58,16 @@ class Structure:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        return (
-            isinstance(other, Structure)
-            and self.kind is other.kind
-            and self.count == other.count
-            and self.extra == other.extra
-            and self.children == other.children
-        )
+        try:
+            return (
+                isinstance(other, Structure)
+                and self.kind is other.kind
+                and self.count == other.count
+                and self.extra == other.extra
+                and self.children == other.children
+            )
+        except RecursionError:
+            raise _too_deep() from None
 
     def __hash__(self) -> int:
         if not self._hash:
@@ -73,8 +77,10 @@ class Structure:
     def __repr__(self) -> str:
         if self.kind is None:
             return "*"
-        inner = ", ".join(map_repr(self))
-        return f"{self.kind.__name__}({inner})"
+        try:
+            return f"{self.kind.__name__}({', '.join(map_repr(self))})"
+        except RecursionError:  # the containers farther in
+            return "..."
 
 
 def map_repr(structure: Structure) -> Iterator[str]:
@@ -150,6 +156,15 @@ def _name(structure: Structure, position: int) -> str:
     return kind.name(structure.extra, position)
 
 
+def _too_deep() -> OptionError:
+    """The error for a tree that Python's stack does not reach the leaves of."""
+    return OptionError(
+        f"[tree] containers nested too deeply for Python's recursion limit of "
+        f"{sys.getrecursionlimit()}, or one that holds itself; keep them flatter, or raise the "
+        "limit with sys.setrecursionlimit"
+    )
+
+
 def _flatten(
     value: object, found: list[object], is_leaf: Callable[[object], bool] | None
 ) -> Structure:
@@ -176,11 +191,17 @@ def flatten(
         value: any value.
         is_leaf: stops at the containers for which it returns true, and takes them as leaves.
 
+    Raises:
+        OptionError: for containers nested too deeply, or in themselves.
+
     >>> flatten({"b": [1, 2], "a": (3, None)})[0]
     [3, 1, 2]
     """
     found: list[object] = []
-    form = _flatten(value, found, is_leaf)
+    try:
+        form = _flatten(value, found, is_leaf)
+    except RecursionError:
+        raise _too_deep() from None
     return found, form
 
 
@@ -195,7 +216,8 @@ def unflatten(form: Structure, values: Iterable[object]) -> Any:
     """The tree of structure ``form`` whose leaves are ``values``.
 
     Raises:
-        OptionError: if the number of values is not the number of leaves.
+        OptionError: if the number of values is not the number of leaves; for a structure nested too
+            deeply.
 
     >>> unflatten(structure({"a": 0, "b": [0, 0]}), [1, 2, 3])
     {'a': 1, 'b': [2, 3]}
@@ -206,7 +228,10 @@ def unflatten(form: Structure, values: Iterable[object]) -> Any:
             f"[tree.unflatten] {len(values)} leaves for a structure of {form.count}: {form}; "
             "pass one value per leaf, in the order of tree.flatten"
         )
-    return _build(form, iter(values))
+    try:
+        return _build(form, iter(values))
+    except RecursionError:
+        raise _too_deep() from None
 
 
 def leaves(value: object, is_leaf: Callable[[object], bool] | None = None) -> list[Any]:
@@ -270,14 +295,18 @@ def map(
     return unflatten(form, [function(*row) for row in zip(*columns, strict=True)])
 
 
-def _difference(a: Structure, b: Structure, path: str = "") -> str:
+def _difference(a: Structure, b: Structure) -> str:
     """Where two structures first part, in words."""
-    if a.kind is not b.kind or a.extra != b.extra or len(a.children) != len(b.children):
-        return f"at {path or 'the root'}: {a} and {b}"
-    for position, (left, right) in enumerate(zip(a.children, b.children, strict=True)):
-        if left != right:
-            return _difference(left, right, path + _name(a, position))
-    return "in a container's own data"
+    path = ""
+    while a.kind is b.kind and a.extra == b.extra and len(a.children) == len(b.children):
+        parts = enumerate(zip(a.children, b.children, strict=True))
+        found = next(((i, pair) for i, pair in parts if pair[0] != pair[1]), None)
+        if found is None:
+            return "in a container's own data"
+        position, pair = found
+        path += _name(a, position)
+        a, b = pair
+    return f"at {path or 'the root'}: {a} and {b}"
 
 
 def register(

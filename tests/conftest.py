@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +13,16 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+# "quick" draws the same examples in every run, so that a change fails for what it changed;
+# "thorough" explores (HYPOTHESIS_PROFILE=thorough make test).
 settings.register_profile(
-    "quick", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "quick",
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
 )
+settings.register_profile("emulated", settings.get_profile("quick"), max_examples=6)
 settings.register_profile(
     "thorough", max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -56,6 +64,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_unconfigure(config: pytest.Config) -> None:
     if _OWN_CACHE is not None:
         shutil.rmtree(_OWN_CACHE, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def _unnamed() -> Iterator[None]:
+    """No test finds that another has named axes, after which the process asks for names."""
+    yield
+    naming = sys.modules.get("lamella.graph.names")
+    if naming is not None:
+        naming.state.active = False
 
 
 @pytest.fixture

@@ -14,12 +14,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 import lamella.ops
-from lamella.dtypes import ALL, COMPLEX, DType, complex128, float64
+from lamella.dtypes import ALL, COMPLEX, DType, complex128, float64, iinfo
 from lamella.errors import CompilerError, DTypeError, ShapeError
 from lamella.graph.batch import batch
 from lamella.graph.forward import jvp
@@ -30,9 +31,10 @@ from lamella.ir.node import Node, topological
 from lamella.ops import data, full, placeholder
 from lamella.ops.base import PRIMITIVES, Primitive, Sample
 from lamella.ops.calls import Call
+from lamella.tensor.core import array_of
 
 lamella.ops.load_all()
-Array = npt.NDArray[np.generic]
+Array = npt.NDArray[Any]
 
 
 class NotApplicableError(Exception):
@@ -88,7 +90,7 @@ def draw(sample: Sample, shape: tuple[int, ...], dtype: DType, position: int) ->
         parts = rng.uniform(sample.low, sample.high, (2, *shape))
         return np.asarray(parts[0] + 1j * parts[1]).astype(dtype.numpy)
     if dtype.is_integer:
-        low = max(int(sample.low), int(np.iinfo(dtype.numpy).min))
+        low = max(int(sample.low), iinfo(dtype).min)
         return rng.integers(low, int(sample.high) + 1, shape).astype(dtype.numpy)
     return rng.uniform(sample.low, sample.high, shape).astype(dtype.numpy)
 
@@ -186,8 +188,9 @@ def batching(case: Case) -> None:
 def close(value: Array, wanted: Array, dtype: DType) -> None:
     """Raise unless the compiled value is the interpreter's, within the element type."""
     rtol = {64: 1e-11, 32: 2e-5}.get(dtype.part.bits, 2e-2) if dtype.inexact else 0.0
-    left, right = (a.astype(np.float64) if dtype.kind == "f" else a for a in (value, wanted))
-    np.testing.assert_allclose(left, right, rtol=rtol, atol=rtol, equal_nan=True)
+    if dtype.kind == "f":
+        value, wanted = value.astype(np.float64), wanted.astype(np.float64)
+    np.testing.assert_allclose(value, wanted, rtol=rtol, atol=rtol, equal_nan=True)
 
 
 def llvm(case: Case) -> None:
@@ -202,7 +205,7 @@ def llvm(case: Case) -> None:
     node = case.sample.build(*leaves)
     (wanted,) = interpret([case.node()])
     evaluate([node])
-    close(node.value.numpy(node.shape, node.dtype.numpy), wanted, node.dtype)
+    close(array_of(node), wanted, node.dtype)
 
 
 def c_emitter(case: Case) -> None:

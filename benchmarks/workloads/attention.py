@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import Array, Figure, Task, against, python, race
+from benchmarks import peers
+from benchmarks.harness import Array, Figure, Task, Work, against, python, race
 
-FRAMEWORKS = ("lamella", "torch", "jax")
+FRAMEWORKS = ("lamella", "torch", "torch_compile", "jax", "mlx")
+FORWARD_ONLY = ("onnxruntime", "openvino", "tinygrad")
 CASES = ("forward", "backward")
 SHAPE = (1, 12, 2048, 64)
 LEAST = 8.0  # MiB, a little more than the result: memory an allocator had kept is not told apart
@@ -46,26 +48,41 @@ def lamella(case: str, shape: tuple[int, ...] = SHAPE) -> Task:
     return Task(run, lambda: last[0].numpy())
 
 
-def torch(case: str, shape: tuple[int, ...] = SHAPE) -> Task:
+def _attend_torch(th: Any, q: Any, k: Any, v: Any) -> Any:
+    return th.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def torch(
+    case: str,
+    shape: tuple[int, ...] = SHAPE,
+    compiled: Callable[[Any], Any] = lambda function: function,
+) -> Task:
     """PyTorch's flash attention, eager."""
     import torch as th
-    from torch.nn import functional
 
     q, k, v, g = (th.from_numpy(a) for a in data(shape))
+    attend = compiled(lambda q, k, v: _attend_torch(th, q, k, v))
     last: list[Any] = []
 
     def run() -> None:
         if case == "forward":
             with th.no_grad():
-                last[:] = [functional.scaled_dot_product_attention(q, k, v, is_causal=True)]
+                last[:] = [attend(q, k, v)]
             return
         for x in (q, k, v):
             x.requires_grad_()
             x.grad = None
-        functional.scaled_dot_product_attention(q, k, v, is_causal=True).backward(g)
+        attend(q, k, v).backward(g)
         last[:] = [q.grad]
 
     return Task(run, lambda: last[0].numpy())
+
+
+def torch_compile(case: str) -> Task:
+    """torch.compile of the same."""
+    import torch as th
+
+    return torch(case, compiled=th.compile)
 
 
 def jax(case: str, shape: tuple[int, ...] = SHAPE) -> Task:
@@ -92,11 +109,40 @@ def jax(case: str, shape: tuple[int, ...] = SHAPE) -> Task:
     return Task(run, result)
 
 
-def __getattr__(name: str) -> Callable[[], Task]:
-    framework, _, case = name.partition("_")
-    if framework not in FRAMEWORKS or case not in CASES:
-        raise AttributeError(name)
-    return lambda: globals()[framework](case)  # type: ignore[no-any-return]
+def mlx(case: str) -> Task:
+    """MLX's fast attention, compiled."""
+    import mlx.core as mx
+
+    mx.set_default_device(mx.cpu)
+    q, k, v, g = (mx.array(a) for a in data())
+
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        scale = SHAPE[-1] ** -0.5
+        return mx.fast.scaled_dot_product_attention(q, k, v, scale=scale, mask="causal")
+
+    gradient = mx.grad(lambda q, k, v: (attend(q, k, v) * g).sum(), argnums=(0, 1, 2))
+
+    def step() -> Any:
+        found = attend(q, k, v) if case == "forward" else gradient(q, k, v)
+        mx.eval(found)
+        return found if case == "forward" else found[0]
+
+    return peers.repeated(step, np.array)
+
+
+WRITTEN = {
+    "torch": lambda th, _, q, k, v: _attend_torch(th, q, k, v),
+    "tinygrad": lambda _, __, q, k, v: q.scaled_dot_product_attention(k, v, is_causal=True),
+}
+
+
+def _task(framework: str, case: str) -> Task:
+    if framework in FORWARD_ONLY:
+        return peers.task(framework, WRITTEN, data()[:3])
+    return globals()[framework](case)  # type: ignore[no-any-return]
+
+
+__getattr__ = peers.by_case(_task, CASES)
 
 
 def _resident(name: str) -> float:
@@ -141,10 +187,12 @@ def measure(quick: bool) -> list[Figure]:
     """Lamella's time and memory as ratios to the others'."""
     figures = []
     for case in CASES:
-        names = [f"{framework}_{case}" for framework in FRAMEWORKS]
-        timings, left_out = race("attention", names, rounds=3 if quick else 9)
-        mine = {n.partition("_")[0]: t for n, t in timings.items()}
-        missing = {n.partition("_")[0]: reason for n, reason in left_out.items()}
-        figures += against(f"attention/{case}", mine, missing, {"torch": 1.0, "jax": 1.0})
+        names = [*FRAMEWORKS, *FORWARD_ONLY] if case == "forward" else FRAMEWORKS
+        timings, left_out = race("attention", names, rounds=3 if quick else 9, case=case)
+        batch, heads, length, width = SHAPE
+        half = 2.0 * batch * heads * length**2 * width  # of both products: the mask leaves half
+        work = Work(half if case == "forward" else 3.5 * half)
+        limits = dict.fromkeys(names, 1.0)
+        figures += against(f"attention/{case}", timings, left_out, limits, work)
         figures += _memory(case)
     return figures

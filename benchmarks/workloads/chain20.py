@@ -8,18 +8,18 @@ copy's.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import Figure, Task, against, duration, race
+from benchmarks import peers
+from benchmarks.harness import Figure, Task, Work, against, duration, race
 
 SIZE = 16 * 2**20
 SHARE = 0.85
 
 
-def chain(xp: ModuleType, x: Any) -> Any:
+def chain(xp: Any, x: Any) -> Any:
     """Twenty operations, none of them transcendental: what bounds a fused chain is memory."""
     y = x
     for scale in (0.5, 0.75, 0.9, 0.6, 0.8):
@@ -70,51 +70,18 @@ def copy() -> Task:
     return Task(run, lambda: chain(np, y))
 
 
-def torch() -> Task:
-    """PyTorch, eager."""
-    import torch as th
-
-    x = th.from_numpy(data())
-    last: list[Any] = []
-
-    def run() -> None:
-        last[:] = [chain(th, x)]
-
-    return Task(run, lambda: last[0].numpy())
-
-
-def torch_compile() -> Task:
-    """PyTorch, compiled."""
-    import torch as th
-
-    x = th.from_numpy(data())
-    compiled = th.compile(lambda v: chain(th, v))
-    last: list[Any] = []
-
-    def run() -> None:
-        last[:] = [compiled(x)]
-
-    return Task(run, lambda: last[0].numpy())
-
-
-def jax() -> Task:
-    """JAX, jitted."""
-    import jax as j
-    import jax.numpy as jnp
-
-    x = jnp.asarray(data())
-    jitted = j.jit(lambda v: chain(jnp, v))
-    last: list[Any] = []
-
-    def run() -> None:
-        last[:] = [jitted(x).block_until_ready()]
-
-    return Task(run, lambda: np.asarray(last[0]))
+WRITTEN = {
+    "torch": lambda th, _, x: chain(th, x),
+    "jax": lambda jax, _, x: chain(jax.numpy, x),
+    "mlx": lambda mx, _, x: chain(mx, x),
+    "tinygrad": lambda methods, _, x: chain(methods, x),
+}
+__getattr__ = peers.contestants(WRITTEN, lambda: [data()])
 
 
 def measure(quick: bool) -> list[Figure]:
     """The copy's time as a ratio to Lamella's (≥ 0.85 wanted), and Lamella's to the others'."""
-    names = ["copy", "lamella", "numpy", "torch", "torch_compile", "jax"]
+    names = ["copy", "lamella", "numpy", *peers.ALL]
     timings, left_out = race("chain20", names, rounds=3 if quick else 9)
     own, limit = timings["lamella"], timings["copy"]
     share = limit.median / own.median
@@ -125,4 +92,5 @@ def measure(quick: bool) -> list[Figure]:
         Figure(title, "lamella", "copy bandwidth", share, detail, f"≥ {SHARE}", share >= SHARE)
     ]
     del timings["copy"]
-    return figures + against(title, timings, left_out, {"torch_compile": 1.0})
+    limits, work = dict.fromkeys(peers.ALL, 1.0), Work(bytes=2.0 * 4 * SIZE)
+    return figures + against(title, timings, left_out, limits, work)

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import Array, Figure, Task, against, race
+from benchmarks import peers
+from benchmarks.harness import Figure, Task, Work, against, race
 
-FRAMEWORKS = ("numpy", "lamella", "torch", "jax", "onnxruntime")
+FRAMEWORKS = ("numpy", "lamella", *peers.ALL)
 
 
 @dataclass(frozen=True)
@@ -66,28 +67,19 @@ def _views(case: Case, a: Any, b: Any) -> tuple[Any, Any]:
     return a.T if case.order[0] == "t" else a, b.T if case.order[1] == "t" else b
 
 
-def _repeat(step: Callable[[], Any], value: Callable[[Any], Array]) -> Task:
-    last: list[Any] = []
-
-    def run() -> None:
-        last[:] = [step()]
-
-    return Task(run, lambda: value(last[0]))
-
-
 def numpy(case: Case) -> Task:
     """NumPy; gelu by SciPy's erf."""
     a, b, bias = data(case)
     a, b = _views(case, a, b)
     if not case.fused:
-        return _repeat(lambda: a @ b, lambda y: y)
+        return peers.repeated(lambda: a @ b, lambda y: y)
     from scipy.special import erf
 
     def step() -> Any:
         x = a @ b + bias
         return x * 0.5 * (1 + erf(x * np.float32(0.5**0.5)))
 
-    return _repeat(step, lambda y: y)
+    return peers.repeated(step, lambda y: y)
 
 
 def lamella(case: Case) -> Task:
@@ -107,76 +99,53 @@ def lamella(case: Case) -> Task:
         lm.eval(y)
         return y
 
-    return _repeat(step, lambda y: y.numpy())
+    return peers.repeated(step, lambda y: y.numpy())
 
 
-def torch(case: Case) -> Task:
-    """PyTorch, eager."""
-    import torch as th
-    from torch.nn import functional
+def _written(case: Case) -> dict[str, Callable[..., Any]]:
+    """The product, and gelu behind it, in each framework's spelling."""
 
-    a, b, bias = (th.from_numpy(part) for part in data(case))
-    a, b = _views(case, a, b)
-    if case.fused:
-        return _repeat(lambda: functional.gelu(th.addmm(bias, a, b)), lambda y: y.numpy())
-    return _repeat(lambda: a @ b, lambda y: y.numpy())
-
-
-def jax(case: Case) -> Task:
-    """JAX, jitted."""
-    import jax as j
-    import jax.numpy as jnp
-
-    parts = tuple(jnp.asarray(part) for part in data(case))
-
-    @j.jit
     def product(a: Any, b: Any, bias: Any) -> Any:
         a, b = _views(case, a, b)
-        return j.nn.gelu(a @ b + bias, approximate=False) if case.fused else a @ b
+        return a @ b + bias if case.fused else a @ b
 
-    return _repeat(lambda: product(*parts).block_until_ready(), np.asarray)
+    def by_erf(erf: Callable[[Any], Any], x: Any) -> Any:
+        return x * (1 + erf(x * 0.5**0.5)) / 2
 
+    def torch(th: Any, _: Any, a: Any, b: Any, bias: Any) -> Any:
+        if case.fused:
+            return th.nn.functional.gelu(th.addmm(bias, *_views(case, a, b)))
+        return product(a, b, bias)
 
-def onnxruntime(case: Case) -> Task:
-    """ONNX Runtime: Gemm with both operands as inputs; gelu where it has it."""
-    import onnx
-    import onnxruntime as ort
-    from onnx import TensorProto, helper
+    def jax(jax: Any, _: Any, *parts: Any) -> Any:
+        return jax.nn.gelu(product(*parts), approximate=False) if case.fused else product(*parts)
 
-    if case.fused:
-        raise ImportError("gelu behind a product, which", name="gelu behind a product")
-    a, b, _ = data(case)
-    trans = {"transA": int(case.order[0] == "t"), "transB": int(case.order[1] == "t")}
-    shapes = {"a": a.shape, "b": b.shape, "y": (case.m, case.n)}
-    kinds = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in shapes.items()]
-    graph = helper.make_graph(
-        [helper.make_node("Gemm", ["a", "b"], ["y"], **trans)], "gemm", kinds[:2], kinds[2:]
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.checker.check_model(model)
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = 2
-    session = ort.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-    return _repeat(lambda: session.run(None, {"a": a, "b": b})[0], lambda y: y)
+    def mlx(mx: Any, _: Any, *parts: Any) -> Any:
+        return by_erf(mx.erf, product(*parts)) if case.fused else product(*parts)
+
+    def tinygrad(methods: Any, _: Any, *parts: Any) -> Any:
+        return by_erf(methods.erf, product(*parts)) if case.fused else product(*parts)
+
+    return {"torch": torch, "jax": jax, "mlx": mlx, "tinygrad": tinygrad}
 
 
-def __getattr__(name: str) -> Callable[[], Task]:
-    framework, _, case = name.partition("_")
-    if framework not in FRAMEWORKS or case not in CASES:
-        raise AttributeError(name)
-    return lambda: globals()[framework](CASES[case])  # type: ignore[no-any-return]
+def _task(framework: str, name: str) -> Task:
+    case = CASES[name]
+    if framework in ("numpy", "lamella"):
+        return numpy(case) if framework == "numpy" else lamella(case)
+    return peers.task(framework, _written(case), data(case))
+
+
+__getattr__ = peers.by_case(_task, CASES)
 
 
 def _figures(name: str, rounds: int) -> list[Figure]:
     case = CASES[name]
-    names = [f"{framework}_{name}" for framework in FRAMEWORKS]
-    timings, left_out = race("gemm", names, rounds=rounds, target=0.1)
-    mine = {n.partition("_")[0]: t for n, t in timings.items()}
-    missing = {n.partition("_")[0]: reason for n, reason in left_out.items()}
-    rate = 2e-9 * case.m * case.n * case.k / mine["lamella"].median
-    found = against(f"gemm/{name}", mine, missing, dict.fromkeys(FRAMEWORKS, 1.0))
+    timings, left_out = race("gemm", FRAMEWORKS, rounds=rounds, target=0.1, case=name)
+    flops = 2.0 * case.m * case.n * case.k
+    work = Work(flops, 4.0 * (case.m * case.k + case.k * case.n + case.m * case.n))
+    found = against(f"gemm/{name}", timings, left_out, dict.fromkeys(FRAMEWORKS, 1.0), work)
+    rate = 1e-9 * flops / timings["lamella"].median
     return [replace(f, detail=f"{rate:.0f} GFLOP/s; {f.detail}") for f in found]
 
 

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 
+from benchmarks.contestant import wanted_peers
 from benchmarks.harness import ROOT, Figure, duration, within
 
 STEPS = {
@@ -40,24 +41,20 @@ def _seconds(name: str, folder: str) -> float:
 
 def measure(quick: bool) -> list[Figure]:
     """Lamella's time as a ratio to its limits and to the others'."""
-    names = ["lamella"] if os.environ.get("BENCHMARKS_ALONE") else list(STEPS)
+    names = wanted_peers(list(STEPS))
     found: dict[str, dict[str, float]] = {"empty": {}, "full": {}}
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
             try:
                 found["empty"][name] = _seconds(name, folder)
-                found["full"][name] = min(
-                    _seconds(name, folder) for _ in range(1 if quick else 3)
-                )
+                found["full"][name] = min(_seconds(name, folder) for _ in range(1 if quick else 3))
             except RuntimeError:
                 if name == "lamella":
                     raise
     figures = []
     for cache, times in found.items():
         own, title = times["lamella"], f"first GPT step, {cache} cache"
-        figures.append(
-            within(title, duration(LIMITS[cache]), own, LIMITS[cache], duration(own))
-        )
+        figures.append(within(title, duration(LIMITS[cache]), own, LIMITS[cache], duration(own)))
         for name, other in times.items():
             if name != "lamella":
                 ratio = own / other

@@ -10,9 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import Figure, Task, against, race
+from benchmarks import peers
+from benchmarks.harness import Figure, Task, Work, against, race
 
-FRAMEWORKS = ("lamella", "torch", "jax")
+FRAMEWORKS = (
+    "lamella", "torch", "torch_compile", "jax", "onnxruntime", "openvino", "mlx",
+)  # fmt: skip
 CASES = ("forward", "backward")
 STEPS, BATCH, UNITS = 256, 16, 256
 NAMES = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
@@ -50,7 +53,7 @@ def lamella(case: str) -> Task:
     return Task(run, lambda: last[0 if case == "forward" else 1].numpy())
 
 
-def torch(case: str) -> Task:
+def torch(case: str, compiled: Callable[[Any], Any] = lambda model: model) -> Task:
     """torch.nn.GRU, eager: one fused operation."""
     import torch as th
 
@@ -58,15 +61,16 @@ def torch(case: str) -> Task:
     x = th.from_numpy(x_np)
     model = th.nn.GRU(UNITS, UNITS)
     model.load_state_dict({name: th.from_numpy(w) for name, w in weights.items()})
+    forward = compiled(model)
     last: list[Any] = []
 
     def run() -> None:
         if case == "forward":
             with th.no_grad():
-                last[:] = [model(x)[0]]
+                last[:] = [forward(x)[0]]
             return
         model.zero_grad()
-        (model(x)[0] ** 2).sum().backward()
+        (forward(x)[0] ** 2).sum().backward()
         last[:] = [model.weight_hh_l0.grad]
 
     return Task(run, lambda: last[0].numpy())
@@ -103,21 +107,78 @@ def jax(case: str) -> Task:
     return Task(run, lambda: np.asarray(last[0]))
 
 
-def __getattr__(name: str) -> Callable[[], Task]:
-    framework, _, case = name.partition("_")
-    if framework not in FRAMEWORKS or case not in CASES:
-        raise AttributeError(name)
-    return lambda: globals()[framework](case)  # type: ignore[no-any-return]
+def torch_compile(case: str) -> Task:
+    """torch.compile of the same."""
+    import torch as th
+
+    return torch(case, th.compile)
+
+
+def exported(framework: str) -> Task:
+    """ONNX Runtime or OpenVINO on PyTorch's export, which is ONNX's own GRU."""
+    import torch as th
+
+    x, weights = data()
+    model = th.nn.GRU(UNITS, UNITS)
+    model.load_state_dict({name: th.from_numpy(w) for name, w in weights.items()})
+
+    class Sequences(th.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, x: Any) -> Any:
+            return self.model(x)[0]
+
+    file = peers.exported(Sequences(), [x])
+    return peers.repeated(peers.session(framework, file, [x]), np.array)
+
+
+def mlx(case: str) -> Task:
+    """MLX: a Python loop over the steps, the input's product before it."""
+    import mlx.core as mx
+
+    mx.set_default_device(mx.cpu)
+    x_np, weights = data()
+    x, values = mx.array(x_np), [mx.array(weights[name]) for name in NAMES]
+
+    def forward(values: Any, x: Any) -> Any:
+        w_ih, w_hh, b_ih, b_hh = values
+        gates, h, found = x @ w_ih.T + b_ih, mx.zeros((BATCH, UNITS)), []
+        for number in range(STEPS):
+            r_x, z_x, n_x = mx.split(gates[number], 3, axis=-1)
+            r_h, z_h, n_h = mx.split(h @ w_hh.T + b_hh, 3, axis=-1)
+            r, z = mx.sigmoid(r_x + r_h), mx.sigmoid(z_x + z_h)
+            h = (1 - z) * mx.tanh(n_x + r * n_h) + z * h
+            found.append(h)
+        return mx.stack(found)
+
+    gradient = mx.grad(lambda values, x: (forward(values, x) ** 2).sum())
+
+    def step() -> Any:
+        y = forward(values, x) if case == "forward" else gradient(values, x)
+        mx.eval(y)
+        return y if case == "forward" else y[1]
+
+    return peers.repeated(step, np.array)
+
+
+def _task(framework: str, case: str) -> Task:
+    if framework in ("onnxruntime", "openvino"):
+        return exported(framework)
+    return globals()[framework](case)  # type: ignore[no-any-return]
+
+
+__getattr__ = peers.by_case(_task, CASES)
 
 
 def measure(quick: bool) -> list[Figure]:
     """Lamella's time as a ratio to the others'."""
     figures: list[Figure] = []
     for case in CASES:
-        names = [f"{framework}_{case}" for framework in FRAMEWORKS]
-        timings, left_out = race("gru", names, rounds=3 if quick else 7, rtol=1e-3)
-        plain = {name.partition("_")[0]: timing for name, timing in timings.items()}
-        missing = {name.partition("_")[0]: reason for name, reason in left_out.items()}
-        title = f"GRU 256 over 256 steps, {case}"
-        figures += against(title, plain, missing, {"torch": 1.0, "jax": 1.0})
+        names = [n for n in FRAMEWORKS if case == "forward" or n not in ("onnxruntime", "openvino")]
+        timings, left_out = race("gru", names, rounds=3 if quick else 7, rtol=1e-3, case=case)
+        flops = 2.0 * STEPS * BATCH * 6 * UNITS**2 * (1 if case == "forward" else 3)
+        title, limits = f"GRU 256 over 256 steps, {case}", dict.fromkeys(names, 1.0)
+        figures += against(title, timings, left_out, limits, Work(flops))
     return figures

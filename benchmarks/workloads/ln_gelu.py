@@ -7,15 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import Array, Figure, Task, against, race
+from benchmarks import peers
+from benchmarks.harness import Array, Figure, Task, Work, against, race
 
 EPSILON = 1e-5
+ROWS, COLUMNS = 4096, 1024
 
 
-def data() -> tuple[Any, Any, Any]:
+def data() -> list[Array]:
     """x, w and b."""
     draw = np.random.default_rng(0)
-    return tuple(draw.normal(size=s).astype(np.float32) for s in ((4096, 1024), 1024, 1024))  # type: ignore[return-value]
+    shapes = ((ROWS, COLUMNS), (COLUMNS,), (COLUMNS,))
+    return [draw.normal(size=shape).astype(np.float32) for shape in shapes]
 
 
 def numpy() -> Task:
@@ -41,54 +44,48 @@ def lamella() -> Task:
     from lamella import nn
 
     x, w, b = (lm.asarray(part) for part in data())
-    last: list[Any] = []
 
-    def run() -> None:
-        y = nn.functional.layer_norm(nn.functional.gelu(x * w + b) + x, (1024,), eps=EPSILON)
+    def step() -> Any:
+        y = nn.functional.layer_norm(nn.functional.gelu(x * w + b) + x, (COLUMNS,), eps=EPSILON)
         lm.eval(y)
-        last[:] = [y]
+        return y
 
-    return Task(run, lambda: last[0].numpy())
-
-
-def torch() -> Task:
-    """PyTorch, eager."""
-    import torch as th
-    from torch.nn import functional
-
-    x, w, b = (th.from_numpy(part) for part in data())
-    last: list[Any] = []
-
-    def run() -> None:
-        last[:] = [functional.layer_norm(functional.gelu(x * w + b) + x, (1024,), eps=EPSILON)]
-
-    return Task(run, lambda: last[0].numpy())
+    return peers.repeated(step, lambda y: y.numpy())
 
 
-def jax() -> Task:
-    """JAX, jitted."""
-    import jax as j
-    import jax.numpy as jnp
+def _torch(th: Any, _: Any, x: Any, w: Any, b: Any) -> Any:
+    f = th.nn.functional
+    return f.layer_norm(f.gelu(x * w + b) + x, (COLUMNS,), eps=EPSILON)
 
-    x, w, b = (jnp.asarray(part) for part in data())
 
-    def block(x: Any, w: Any, b: Any) -> Any:
-        y = j.nn.gelu(x * w + b, approximate=False) + x
-        y = y - y.mean(axis=1, keepdims=True)
-        return y / jnp.sqrt((y * y).mean(axis=1, keepdims=True) + EPSILON)
+def _normed(xp: Any, y: Any) -> Any:
+    y = y - xp.mean(y, 1, keepdims=True)
+    return y / xp.sqrt(xp.mean(y * y, 1, keepdims=True) + EPSILON)
 
-    jitted = j.jit(block)
-    last: list[Any] = []
 
-    def run() -> None:
-        last[:] = [jitted(x, w, b).block_until_ready()]
+def _jax(jax: Any, _: Any, x: Any, w: Any, b: Any) -> Any:
+    return _normed(jax.numpy, jax.nn.gelu(x * w + b, approximate=False) + x)
 
-    return Task(run, lambda: np.asarray(last[0]))
+
+def _mlx(mx: Any, _: Any, x: Any, w: Any, b: Any) -> Any:
+    t = x * w + b
+    y = t * (1 + mx.erf(t / math.sqrt(2))) / 2 + x
+    return mx.fast.layer_norm(y, None, None, EPSILON)
+
+
+def _tinygrad(_: Any, __: Any, x: Any, w: Any, b: Any) -> Any:
+    t = x * w + b
+    return (t * (1 + (t / math.sqrt(2)).erf()) / 2 + x).layernorm(eps=EPSILON)
+
+
+WRITTEN = {"torch": _torch, "jax": _jax, "mlx": _mlx, "tinygrad": _tinygrad}
+__getattr__ = peers.contestants(WRITTEN, data)
 
 
 def measure(quick: bool) -> list[Figure]:
     """Lamella's time as a ratio to the others'; NumPy only checks the values."""
-    names = ["numpy", "lamella", "torch", "jax"]
+    names = ["numpy", "lamella", *peers.ALL]
     timings, left_out = race("ln_gelu", names, rounds=3 if quick else 9)
-    del timings["numpy"]
-    return against("layernorm(gelu(x·w+b)+x)", timings, left_out, {"torch": 1.0, "jax": 1.0})
+    timings.pop("numpy", None)
+    limits, work = dict.fromkeys(peers.ALL, 1.0), Work(bytes=8.0 * ROWS * COLUMNS)
+    return against("layernorm(gelu(x·w+b)+x)", timings, left_out, limits, work)

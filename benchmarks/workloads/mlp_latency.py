@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from benchmarks import peers
 from benchmarks.harness import Array, Figure, Task, against, race, within
 
 LIMIT = 25e-6
@@ -52,38 +54,24 @@ def numpy() -> Task:
     return Task(run, lambda: last[0])
 
 
-def torch() -> Task:
-    """PyTorch, eager, gradients off."""
-    import torch as th
-
-    layers = [(th.from_numpy(w), th.from_numpy(b)) for w, b in LAYERS]
-    last: list[Array] = []
-
-    def run() -> None:
-        with th.no_grad():
-            last[:] = [network(th.from_numpy(ROW), layers, th.relu).numpy()]
-
-    return Task(run, lambda: last[0])
+WRITTEN = {
+    "torch": lambda th, layers, x: network(x, layers, th.relu),
+    "jax": lambda jax, layers, x: network(x, layers, jax.nn.relu),
+    "mlx": lambda mx, layers, x: network(x, layers, lambda v: mx.maximum(v, 0)),
+    "tinygrad": lambda methods, layers, x: network(x, layers, methods.relu),
+}
 
 
-def jax() -> Task:
-    """JAX, jitted."""
-    import jax as j
-
-    layers = [(j.numpy.asarray(w), j.numpy.asarray(b)) for w, b in LAYERS]
-    forward = j.jit(lambda x: network(x, layers, j.nn.relu))
-    last: list[Array] = []
-
-    def run() -> None:
-        last[:] = [np.asarray(forward(ROW))]
-
-    return Task(run, lambda: last[0])
+def __getattr__(name: str) -> Callable[[], Task]:
+    if name not in peers.ALL:
+        raise AttributeError(name)
+    return lambda: peers.task(name, WRITTEN, [ROW], LAYERS)
 
 
 def measure(quick: bool) -> list[Figure]:
     """Lamella's time as a ratio to 25 µs, and to the others'."""
     timings, left_out = race(
-        "mlp_latency", ["numpy", "lamella", "torch", "jax"], rounds=3 if quick else 9
+        "mlp_latency", ["numpy", "lamella", *peers.ALL], rounds=3 if quick else 9
     )
     own = timings["lamella"]
     figures = [within("jitted MLP, one row", "25 µs", own.median, LIMIT, str(own))]

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import Figure, Task, against, race
+from benchmarks import peers
+from benchmarks.harness import Figure, Task, Work, against, race
 
 SIZES = (784, 512, 512, 10)
 DRAW = np.random.default_rng(0)
@@ -121,9 +122,72 @@ def jax() -> Task:
     return Task(run, lambda: last[0])
 
 
+def mlx() -> Task:
+    """MLX's modules and optimiser, the step compiled."""
+    import mlx.core as mx
+    from mlx import nn, optimizers
+
+    mx.set_default_device(mx.cpu)
+    linears = [nn.Linear(m, n) for m, n in pairwise(SIZES)]
+    for linear, (weight, bias) in zip(linears, LAYERS, strict=True):
+        linear.weight, linear.bias = mx.array(weight), mx.array(bias)
+    model = nn.Sequential(linears[0], nn.ReLU(), linears[1], nn.ReLU(), linears[2])
+    optimizer = optimizers.Adam(learning_rate=RATE, bias_correction=True)
+    images, labels = mx.array(IMAGES), mx.array(LABELS)
+    gradient = nn.value_and_grad(
+        model, lambda x, y: nn.losses.cross_entropy(model(x), y, reduction="mean")
+    )
+    state = [model.state, optimizer.state]
+
+    def update(x: Any, y: Any) -> Any:
+        loss, grads = gradient(x, y)
+        optimizer.update(model, grads)
+        return loss
+
+    step = mx.compile(update, inputs=state, outputs=state)
+    last: list[Any] = []
+
+    def run() -> None:
+        last[:] = [step(images, labels)]
+        mx.eval(last, state)
+
+    return Task(run, lambda: np.array(last[0]))
+
+
+def tinygrad() -> Task:
+    """tinygrad, the step recorded and repeated."""
+    tensor, jit, _ = peers.tinygrad_parts()
+    from tinygrad.helpers import Context
+    from tinygrad.nn.optim import Adam
+
+    layers = [(tensor(w).realize(), tensor(b).realize()) for w, b in LAYERS]
+    optimizer = Adam([part for layer in layers for part in layer], lr=RATE)
+    images, labels = tensor(IMAGES).realize(), tensor(LABELS).realize()
+
+    @jit
+    def step(x: Any, y: Any) -> Any:
+        for number, (weight, bias) in enumerate(layers):
+            x = x @ weight.T + bias
+            x = x.relu() if number < len(layers) - 1 else x
+        loss = x.sparse_categorical_crossentropy(y)
+        optimizer.zero_grad()
+        loss.backward()
+        with Context(TRAINING=1):
+            return loss.realize(*optimizer.schedule_step())
+
+    last: list[Any] = []
+
+    def run() -> None:
+        last[:] = [step(images, labels).numpy()]
+
+    return Task(run, lambda: last[0])
+
+
 def measure(quick: bool) -> list[Figure]:
     """Lamella's time as a ratio to the others'."""
-    names = ["torch", "lamella", "torch_compile", "jax"]
+    names = ["torch", "lamella", "torch_compile", "jax", "mlx", "tinygrad"]
     timings, left_out = race("mlp_train", names, rounds=3 if quick else 9, rtol=1e-3)
-    limits = dict.fromkeys(["torch", "torch_compile", "jax"], 1.0)
-    return against("MLP training step", timings, left_out, limits)
+    limits = dict.fromkeys(names, 1.0)
+    products = [m * n for m, n in pairwise(SIZES)]
+    work = Work(flops=2.0 * len(IMAGES) * (3 * sum(products) - products[0]))
+    return against("MLP training step", timings, left_out, limits, work)

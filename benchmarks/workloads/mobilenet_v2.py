@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-from benchmarks.harness import Figure, Task, against, race
+from benchmarks import peers
+from benchmarks.harness import Figure, Work, against, race
 from benchmarks.workloads import vision
 
-NAMES = ["torch", "lamella", "torch_last", "torch_compile", "onnxruntime"]
+WORK = Work(flops=2 * 300e6, bytes=4 * 3.5e6)  # of the paper, table 4
 
 
-def lamella() -> Task:
-    """lamella.nn under jit."""
-    return vision.lamella_inference(vision.mobilenet_v2, 1)
-
-
-def torch() -> Task:
-    """PyTorch, eager."""
-    return vision.torch_inference(vision.mobilenet_v2, 1)
-
-
-def torch_last() -> Task:
-    """PyTorch, eager, channels last."""
-    return vision.torch_inference(vision.mobilenet_v2, 1, last=True)
-
-
-def torch_compile() -> Task:
-    """PyTorch, torch.compile."""
-    return vision.torch_inference(vision.mobilenet_v2, 1, compiled=True)
-
-
-def onnxruntime() -> Task:
-    """ONNX Runtime."""
-    return vision.onnxruntime_inference(vision.mobilenet_v2, 1)
+__getattr__ = peers.by_case(
+    lambda framework, case: vision.inference(vision.mobilenet_v2, framework, int(case)), ["1"]
+)
 
 
 def measure(quick: bool) -> list[Figure]:
     """Lamella's time as a ratio to the others'."""
-    timings, left_out = race("mobilenet_v2", NAMES, rounds=3 if quick else 9)
-    return against("MobileNetV2, 224², batch 1", timings, left_out, dict.fromkeys(NAMES, 1.0))
+    names = vision.NAMES
+    timings, left_out = race("mobilenet_v2", names, rounds=3 if quick else 9, case="1")
+    limits = dict.fromkeys(names, 1.0)
+    return against("MobileNetV2, 224², batch 1", timings, left_out, limits, WORK)

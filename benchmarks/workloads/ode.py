@@ -4,14 +4,14 @@ states, 16 hidden units. What is measured is how little a step of a loop costs.
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from benchmarks import peers
 from benchmarks.harness import Figure, Task, against, race
 
-STEPS, STATES, HIDDEN, SIZE = 10_000, 4, 16, np.float32(1e-3)
+STEPS, STATES, HIDDEN, SIZE = 10_000, 4, 16, 1e-3
 
 
 def data() -> list[Any]:
@@ -21,7 +21,7 @@ def data() -> list[Any]:
     return [(0.3 * draw.normal(size=shape)).astype(np.float32) for shape in shapes]
 
 
-def step(xp: ModuleType, y: Any, weights: list[Any]) -> Any:
+def step(xp: Any, y: Any, weights: list[Any]) -> Any:
     """One step of the classical method of order 4."""
     a, b, c, d = weights
 
@@ -96,9 +96,46 @@ def torch() -> Task:
     return Task(run, lambda: last[0].numpy())
 
 
+def mlx() -> Task:
+    """A Python loop over a compiled step."""
+    import mlx.core as mx
+
+    mx.set_default_device(mx.cpu)
+    y0, *weights = (mx.array(a) for a in data())
+    compiled = mx.compile(lambda y: step(mx, y, weights))
+
+    def solve() -> Any:
+        y = y0
+        for number in range(STEPS):
+            y = compiled(y)
+            if number % 100 == 0:
+                mx.eval(y)
+        mx.eval(y)
+        return y
+
+    return peers.repeated(solve, np.array)
+
+
+def tinygrad() -> Task:
+    """A Python loop over a recorded step."""
+    tensor, jit, wait = peers.tinygrad_parts()
+    y0, *weights = (tensor(a).realize() for a in data())
+    methods = peers.Methods()
+    recorded = jit(lambda y: step(methods, y, weights).realize())
+
+    def solve() -> Any:
+        y = y0
+        for _ in range(STEPS):
+            y = recorded(y).clone().realize()
+        wait()
+        return y
+
+    return peers.repeated(solve, lambda y: y.numpy())
+
+
 def measure(quick: bool) -> list[Figure]:
     """Lamella's time as a ratio to the others'."""
-    names = ["numpy", "lamella", "jax"] if quick else ["numpy", "lamella", "jax", "torch"]
+    names = ["numpy", "lamella", "jax", *(() if quick else ("torch", "mlx", "tinygrad"))]
     timings, left_out = race("ode", names, rounds=3 if quick else 7, target=0.05)
     title = "neural ODE, 10,000 Runge-Kutta steps"
-    return against(title, timings, left_out, {"numpy": 1.0, "jax": 1.0, "torch": 1.0})
+    return against(title, timings, left_out, dict.fromkeys(names, 1.0))

@@ -6,24 +6,30 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import Array, Figure, Task, against, race
+from benchmarks import peers
+from benchmarks.harness import Array, Figure, Task, Work, against, race
+
+SHAPE = (4096, 1024)
 
 
-def data() -> np.ndarray[Any, np.dtype[np.float32]]:
+def data() -> list[Array]:
     """The input."""
-    return np.random.default_rng(0).normal(size=(4096, 1024)).astype(np.float32) * 4
+    return [np.random.default_rng(0).normal(size=SHAPE).astype(np.float32) * 4]
 
 
-def numpy() -> Task:
-    """NumPy."""
-    x = data()
-    last: list[Array] = []
+def _numpy(np: Any, _: Any, x: Any) -> Any:
+    e = np.exp(x - x.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
 
-    def run() -> None:
-        e = np.exp(x - x.max(axis=1, keepdims=True))
-        last[:] = [e / e.sum(axis=1, keepdims=True)]
 
-    return Task(run, lambda: last[0])
+WRITTEN = {
+    "numpy": _numpy,
+    "torch": lambda th, _, x: th.softmax(x, dim=1),
+    "jax": lambda jax, _, x: jax.nn.softmax(x, axis=1),
+    "mlx": lambda mx, _, x: mx.softmax(x, axis=1),
+    "tinygrad": lambda _, __, x: x.softmax(1),
+}
+__getattr__ = peers.contestants(WRITTEN, data)
 
 
 def lamella() -> Task:
@@ -31,46 +37,20 @@ def lamella() -> Task:
     import lamella as lm
     from lamella import nn
 
-    x = lm.asarray(data())
-    last: list[Any] = []
+    x = lm.asarray(data()[0])
 
-    def run() -> None:
+    def step() -> Any:
         y = nn.functional.softmax(x, dim=1)
         lm.eval(y)
-        last[:] = [y]
+        return y
 
-    return Task(run, lambda: last[0].numpy())
-
-
-def torch() -> Task:
-    """PyTorch, eager."""
-    import torch as th
-
-    x = th.from_numpy(data())
-    last: list[Any] = []
-
-    def run() -> None:
-        last[:] = [th.softmax(x, dim=1)]
-
-    return Task(run, lambda: last[0].numpy())
-
-
-def jax() -> Task:
-    """JAX, jitted."""
-    import jax as j
-
-    x = j.numpy.asarray(data())
-    jitted = j.jit(lambda v: j.nn.softmax(v, axis=1))
-    last: list[Any] = []
-
-    def run() -> None:
-        last[:] = [jitted(x).block_until_ready()]
-
-    return Task(run, lambda: np.asarray(last[0]))
+    return peers.repeated(step, lambda y: y.numpy())
 
 
 def measure(quick: bool) -> list[Figure]:
     """Lamella's time as a ratio to the others'."""
-    names = ["numpy", "lamella", "torch", "jax"]
+    names = ["numpy", "lamella", *peers.ALL]
     timings, left_out = race("softmax", names, rounds=3 if quick else 9)
-    return against("softmax, 4096 × 1024", timings, left_out, {"torch": 1.0, "jax": 1.0})
+    work = Work(bytes=2 * 4 * float(np.prod(SHAPE)))
+    limits = dict.fromkeys(peers.ALL, 1.0)
+    return against("softmax, 4096 × 1024", timings, left_out, limits, work)

@@ -6,16 +6,21 @@ Batch normalisation has random running statistics, so that folding it is no iden
 
 from __future__ import annotations
 
-import io
 import zlib
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from benchmarks import layers, peers
 from benchmarks.harness import Array, Task
+from benchmarks.layers import Functions, Layers
 
 Make = Callable[[Any], Any]
+NAMES = (
+    "torch", "lamella", "torch_last", "torch_compile", "torch_compile_last", "torch_frozen", "jax",
+    "onnxruntime", "openvino", "mlx", "tinygrad",
+)  # fmt: skip
 
 
 def resnet18(nn: Any) -> Any:
@@ -118,17 +123,22 @@ def lamella_inference(make: Make, batch: int) -> Task:
     model = make(nn)
     model.load_state_dict(weights(model), strict=False)
     model.eval()
-    forward = lm.jit(lambda x: model(x))
-    x = lm.asarray(images(batch))
-    last: list[Any] = []
+    return lamella_forward(model, [lm.asarray(images(batch))])
 
-    def run() -> None:
+
+def lamella_forward(model: Any, inputs: list[Any]) -> Task:
+    """A module of Lamella under ``jit``."""
+    import lamella as lm
+
+    forward = lm.jit(lambda *inputs: model(*inputs))
+
+    def step() -> Any:
         with lm.no_grad():
-            y = forward(x)
+            y = forward(*inputs)
             lm.eval(y)
-        last[:] = [y]
+        return y
 
-    return Task(run, lambda: last[0].numpy())
+    return peers.repeated(step, lambda y: y.numpy())
 
 
 def torch_model(make: Make, last: bool) -> Any:
@@ -141,38 +151,81 @@ def torch_model(make: Make, last: bool) -> Any:
     return model.to(memory_format=th.channels_last) if last else model
 
 
-def torch_inference(make: Make, batch: int, last: bool = False, compiled: bool = False) -> Task:
-    """PyTorch: eager or compiled, channels first or last."""
+def torch_inference(
+    make: Make, batch: int, last: bool = False, compiled: bool = False, frozen: bool = False
+) -> Task:
+    """PyTorch: eager or compiled, channels first or last, ``frozen``: its weights as constants."""
     import torch as th
 
-    model = torch_model(make, last).eval()
-    forward = th.compile(model) if compiled else model
     x = th.from_numpy(images(batch))
     x = x.to(memory_format=th.channels_last) if last else x
-    found: list[Any] = []
-
-    def run() -> None:
-        with th.no_grad():
-            found[:] = [forward(x)]
-
-    return Task(run, lambda: found[0].numpy())
+    return torch_forward(torch_model(make, last).eval(), [x], compiled, frozen)
 
 
-def onnxruntime_inference(make: Make, batch: int, threads: int = 2) -> Task:
-    """ONNX Runtime on what PyTorch exports."""
-    import onnxruntime as ort
+def torch_forward(model: Any, inputs: list[Any], compiled: bool, frozen: bool = False) -> Task:
+    """A module of PyTorch, eager or compiled."""
     import torch as th
 
-    model, x = torch_model(make, False).eval(), images(batch)
-    file = io.BytesIO()
-    th.onnx.export(model, (th.from_numpy(x),), file, dynamo=False)
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = threads
-    session = ort.InferenceSession(file.getvalue(), options, providers=["CPUExecutionProvider"])
-    name = session.get_inputs()[0].name
-    found: list[Any] = []
+    if frozen:
+        import torch._inductor.config
 
-    def run() -> None:
-        found[:] = session.run(None, {name: x})
+        torch._inductor.config.freezing = True
+    forward = th.compile(model) if compiled or frozen else model
 
-    return Task(run, lambda: np.asarray(found[0]))
+    def step() -> Any:
+        with th.no_grad():
+            return forward(*inputs)
+
+    return peers.repeated(step, lambda y: y.numpy())
+
+
+def exported_inference(framework: str, make: Make, batch: int) -> Task:
+    """ONNX Runtime or OpenVINO on what PyTorch exports."""
+    inputs = [images(batch)]
+    model = peers.exported(torch_model(make, False), inputs)
+    return peers.repeated(peers.session(framework, model, inputs), np.array)
+
+
+def stated(make: Make, functions: Functions, training: bool = False) -> tuple[Any, dict[str, Any]]:
+    """The model over a framework's functions, and NumPy values for its state in its layout."""
+    model = make(Layers(functions, training))
+    values = weights(model)
+    if functions.last:
+        values = {n: v.transpose(0, 2, 3, 1) if v.ndim == 4 else v for n, v in values.items()}
+    return model, values
+
+
+def functional_inference(framework: str, make: Make, batch: int) -> Task:
+    """JAX, MLX or tinygrad: the same layers over their functions."""
+    functions: Functions = getattr(layers, f"{framework}_functions")()
+    model, values = stated(make, functions)
+    x = images(batch).transpose(0, 2, 3, 1) if functions.last else images(batch)
+
+    def forward(_: Any, state: Any, x: Any) -> Any:
+        model.bind(state)
+        return model(x)
+
+    inputs = [np.ascontiguousarray(x)]
+    return peers.task(framework, {framework: forward}, inputs, tree_contiguous(values))
+
+
+def tree_contiguous(values: dict[str, Any]) -> dict[str, Any]:
+    """The arrays in C order."""
+    return {name: np.ascontiguousarray(value) for name, value in values.items()}
+
+
+def inference(make: Make, framework: str, batch: int) -> Task:
+    """A contestant of an inference workload, by name."""
+    made: dict[str, Callable[[], Task]] = {
+        "lamella": lambda: lamella_inference(make, batch),
+        "torch": lambda: torch_inference(make, batch),
+        "torch_last": lambda: torch_inference(make, batch, last=True),
+        "torch_compile": lambda: torch_inference(make, batch, compiled=True),
+        "torch_compile_last": lambda: torch_inference(make, batch, last=True, compiled=True),
+        "torch_frozen": lambda: torch_inference(make, batch, frozen=True),
+    }
+    if framework in made:
+        return made[framework]()
+    if framework in ("onnxruntime", "openvino"):
+        return exported_inference(framework, make, batch)
+    return functional_inference(framework, make, batch)

@@ -38,7 +38,8 @@ class DigitNet(nn.Module):
 
     def forward(self, images: lm.Tensor) -> lm.Tensor:
         """Logits, one row an image."""
-        return self.head(self.features(images))
+        logits: lm.Tensor = self.head(self.features(images))
+        return logits
 
 
 def _block(inputs: int, outputs: int) -> list[nn.Module]:
@@ -81,7 +82,10 @@ def vary(images: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     (2, 1, 8, 8)
     """
     count, size = len(images), images.shape[-1]
-    draw = lambda limit, *shape: generator.uniform(-limit, limit, (count, *shape))  # noqa: E731
+
+    def draw(limit: float, *shape: int) -> np.ndarray:
+        return generator.uniform(-limit, limit, (count, *shape))
+
     angle, shear = np.deg2rad(draw(6)), draw(0.06)
     scale, shift = np.exp(draw(0.06, 2)), draw(0.4, 2)
     matrix = np.empty((count, 2, 2))
@@ -107,4 +111,5 @@ def _sample(images: np.ndarray, places: np.ndarray) -> np.ndarray:
     bottom = (1 - right) * padded[number, row + 1, column] + right * padded[
         number, row + 1, column + 1
     ]
-    return ((1 - down) * top + down * bottom).astype(np.float32)
+    values: np.ndarray = (1 - down) * top + down * bottom
+    return values.astype(np.float32)

@@ -93,7 +93,8 @@ def to_digit(grey: np.ndarray) -> np.ndarray:
     box = _box(ink >= _threshold(ink))
     scaled = _scale(ink[box], _threshold(ink))
     dots = _weigh(scaled)
-    return dots.reshape(8, 4, 8, 4).sum((1, 3)) / 16.0
+    means: np.ndarray = dots.reshape(8, 4, 8, 4).sum((1, 3)) / 16.0
+    return means
 
 
 def _threshold(ink: np.ndarray) -> float:
@@ -142,7 +143,8 @@ def _resample(values: np.ndarray, old: int, new: int) -> np.ndarray:
     """
     integral = np.concatenate([[0.0], np.cumsum(values)])
     places = np.linspace(0, old, new + 1)
-    return np.diff(np.interp(places, np.arange(old + 1), integral)) * new / old
+    means: np.ndarray = np.diff(np.interp(places, np.arange(old + 1), integral)) * new / old
+    return means
 
 
 def _weigh(dots: np.ndarray) -> np.ndarray:
@@ -164,16 +166,18 @@ def _weigh(dots: np.ndarray) -> np.ndarray:
 
 def _grow(dots: np.ndarray) -> np.ndarray:
     around = np.pad(dots, 1)
-    return (
+    grown: np.ndarray = (
         around[1:-1, 1:-1]
         | around[:-2, 1:-1]
         | around[2:, 1:-1]
         | around[1:-1, :-2]
         | around[1:-1, 2:]
     )
+    return grown
 
 
 def _shrink(dots: np.ndarray) -> np.ndarray:
     around = np.pad(dots, 1)
     core = around[1:-1, 1:-1] & around[:-2, 1:-1] & around[2:, 1:-1]
-    return core & around[1:-1, :-2] & around[1:-1, 2:]
+    shrunk: np.ndarray = core & around[1:-1, :-2] & around[1:-1, 2:]
+    return shrunk

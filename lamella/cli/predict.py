@@ -32,4 +32,5 @@ def probabilities(model: nn.Module, digit: np.ndarray) -> np.ndarray:
     """The probability of each digit for an 8×8 image in [0, 1], float32 ``(10,)``."""
     images = lm.asarray(digit.astype(np.float32)[None, None])
     with lm.no_grad():
-        return nn.functional.softmax(model(images), -1).numpy()[0]
+        logits: lm.Tensor = model(images)
+        return nn.functional.softmax(logits[0], -1).numpy()

@@ -82,7 +82,8 @@ class Trainer:
 
     def _averaged_scores(self, images: lm.Tensor) -> lm.Tensor:
         with lm.no_grad():
-            return self.average.module(images)
+            scores: lm.Tensor = self.average.module(images)
+            return scores
 
     def epoch(self, number: int) -> None:
         """Train on every image once and note how well the averaged model does."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 
 from lamella.compiler.convolution_plan import parts_of
 from lamella.compiler.statements import Statement
@@ -29,6 +29,7 @@ from lamella.ir.index import (
     sub,
 )  # fmt: skip
 from lamella.ir.loops import Const, Expr, For, Stmt, Store, Var
+from lamella.ir.vectors import VectorUnit
 
 __all__ = ["TransposeKernel", "across"]
 
@@ -36,6 +37,7 @@ LEAST = 2048  # elements from which blocks pay
 ROWS = 64  # the most that j needs to hold
 LONG = 512  # positions along j in a task: several lines of memory one after the other
 PART = 32768  # elements of a task
+MOST = 9  # squares written out one after the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +54,18 @@ class Axes:
 class TransposeKernel:
     """Writes the kernel of one statement read across."""
 
-    def __init__(self, statement: Statement, axes: Axes, vector_bytes: int) -> None:
+    def __init__(self, statement: Statement, axes: Axes, unit: VectorUnit | None = None) -> None:
         self.statement, self.axes = statement, axes
         self.u, self.j = (prod(int(v.size) for v in vs) for vs in (axes.u, axes.j))
         self.work = 1
-        self.square = min(16, vector_bytes // statement.node.dtype.itemsize)
+        self._u, self._j = Var("u", self.u), Var("j", self.j)
+        self._place, self._element = self._in_terms_of(self._u, self._j)
+        self.square = min(16, unit.lanes(statement.node.dtype)) if unit else 16
 
-    def _value(self, u: Expr, j: Expr, others: dict[Var, Expr]) -> tuple[Expr, Expr]:
+    def _in_terms_of(self, u: Var, j: Var) -> tuple[Expr, Expr]:
         """Where an element is stored, and its value."""
         s = self.statement
-        variables = dict(others)
+        variables: dict[Var, Expr] = {v: v for v in self.axes.others}
         for names, at in ((self.axes.u, u), (self.axes.j, j)):
             sizes = tuple(v.size for v in names)
             variables |= zip(names, split_linear(at, sizes), strict=True)
@@ -69,13 +73,21 @@ class TransposeKernel:
         value = Substitution(variables)(s.value or Const(0, s.node.dtype))
         return linearise(index, s.node.shape), value
 
+    def _value(self, u: Expr, j: Expr, others: dict[Var, Expr]) -> tuple[Expr, Expr]:
+        """Likewise, at a place. Axes become one variable before that is replaced: only so do
+        quotients and remainders meet again.
+        """
+        at = Substitution({**others, self._u: u, self._j: j})
+        return at(self._place), at(self._element)
+
     def store(self, u: Expr, j: Expr, others: dict[Var, Expr]) -> Store:
         """The store of one element."""
         return Store(self.statement.name, *self._value(u, j, others))
 
     def grid(self) -> For:
         """The kernel's grid loop: a task is some stretch of u and of j."""
-        j_task = min(LONG, parts_of(self.j, self.square) * self.square)
+        run = self.square * self._repeats()
+        j_task = min(max(1, LONG // run) * run, parts_of(self.j, run) * run)
         u_task = max(self.square, min(parts_of(self.u, self.square) * self.square, PART // j_task))
         u_task -= u_task % self.square
         outer = (int(v.size) for v in self.axes.others)
@@ -85,15 +97,25 @@ class TransposeKernel:
         at = [constant(0)] * len(sizes) if grid.extent == 1 else list(split_linear(grid, sizes))
         others = dict(zip(self.axes.others, at, strict=False))
         u = Stretch.of(self.u, u_task, at[-2], self.square)
-        j = Stretch.of(self.j, j_task, at[-1], self.square)
+        j = Stretch.of(self.j, j_task, at[-1], run)
         b, t = Var("b", extent_of(u.blocks)), Var("t", extent_of(j.blocks))
-        i, k = Var("i", self.square), Var("k", self.square)
+        q, i, k = Var("q", run // self.square), Var("i", self.square), Var("k", self.square)
         store = self.store(
-            add(u.first, mul(b, self.square), i), add(j.first, mul(t, self.square), k), others
+            add(u.first, mul(b, self.square), i),
+            add(j.first, mul(t, run), mul(q, self.square), k),
+            others,
         )
-        square = For(i, "unroll", (For(k, "lanes", (store,)),))
+        square = For(q, "unroll", (For(i, "unroll", (For(k, "lanes", (store,)),)),))
         body: list[Stmt] = [For(b, "serial", (For(t, "serial", (square,)),))]
         return For(grid, "grid", (*body, *self._rest(u, j, others)))
+
+    def _repeats(self) -> int:
+        """Squares after which j has the same place in its inner axes, such as taps: written out,
+        their places are constants.
+        """
+        inner = prod(int(v.size) for v in self.axes.j[1:])
+        found = inner // gcd(inner, self.square)
+        return found if found <= MOST and self.j % (found * self.square) == 0 else 1
 
     def _rest(self, u: Stretch, j: Stretch, others: dict[Var, Expr]) -> list[Stmt]:
         """Rows beyond the last block along u, and columns beyond the last along j."""
@@ -137,7 +159,7 @@ def across(s: Statement) -> Axes | None:
     if int(s.node.size) < LEAST:
         return None
     axes = _axes(s)
-    return axes if axes is not None and _crosses(TransposeKernel(s, axes, 64)) else None
+    return axes if axes is not None and _crosses(TransposeKernel(s, axes)) else None
 
 
 def _axes(s: Statement) -> Axes | None:

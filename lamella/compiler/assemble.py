@@ -14,25 +14,23 @@ from dataclasses import replace
 
 from lamella import ops
 from lamella.compiler import control
-from lamella.compiler.blueprint import Blueprint, Control, Source, Step
+from lamella.compiler.blueprint import STREAM, Blueprint, Control, Fault, Source, Step, grain_of
 from lamella.compiler.control import Nested
 from lamella.compiler.emit.llvm import scratch_bytes
 from lamella.compiler.fusion import Group
 from lamella.compiler.kernels import Draft, draft
 from lamella.compiler.memory import Temporary
 from lamella.compiler.partition import is_external
-from lamella.compiler.reuse import in_place, streamable, streamed, with_alias
+from lamella.compiler.reuse import in_place, reads_first, streamable, streamed, with_alias
 from lamella.compiler.statements import Program
 from lamella.ir.dim import Dim, Size, product, symbols, typical
 from lamella.ir.loop_text import kernel_text
 from lamella.ir.loops import Kernel
 from lamella.ir.node import Node
+from lamella.ir.vectors import VectorUnit
 from lamella.ops.calls import PairedCall
 
 __all__ = ["Assembler"]
-
-STREAM = 16 << 20  # bytes of a result that would only drive other data out of the caches
-TASK = 32768  # scalar operations worth a task of their own
 
 
 class Assembler:
@@ -47,6 +45,7 @@ class Assembler:
         scalars: Sequence[Node],
         donated: Mapping[int, int],
         nested: Nested,
+        large: bool = False,
     ) -> None:
         self.program = program
         self.groups = groups
@@ -61,6 +60,7 @@ class Assembler:
         self.last = self._last_uses()
         self.memory: dict[Node, Node] = {}  # a node -> the node whose memory it takes over
         self.nested = nested
+        self.large = large  # as are results of sizes that are not known
         self.offered = {outputs[o]: list(inputs)[i] for o, i in donated.items()}
 
     def _last_uses(self) -> dict[Node, int]:
@@ -72,19 +72,20 @@ class Assembler:
                     last[node] = max(last.get(node, 0), i)
         return last
 
-    def run(self, vector_bytes: int, reuse: bool) -> Blueprint:
+    def run(self, unit: VectorUnit, reuse: bool) -> Blueprint:
         """The finished program."""
         needed = set(self.outputs)
         for i, group in enumerate(self.groups):
             for s in group.members:
                 needed |= {n for n in s.sources if self.home.get(n, i) != i}
-        drafts = [draft(group, self.program, needed, vector_bytes) for group in self.groups]
+        drafts = [draft(group, self.program, needed, unit) for group in self.groups]
         for made in drafts:
             needed |= made.temporaries
         if reuse:
             for i, made in enumerate(drafts):
                 if made.kernel is None:
                     continue
+                made.kernel = reads_first(made.kernel)
                 pairs = self._take_over(i, made.kernel)
                 made.kernel = with_alias(made.kernel, pairs)
                 if self.groups[i].kind == "loops":
@@ -112,7 +113,7 @@ class Assembler:
         for name in streamable(kernel):
             node = self.node_of[name]
             nbytes = node.size * node.dtype.itemsize
-            large = isinstance(nbytes, int) and nbytes >= STREAM
+            large = nbytes >= STREAM if isinstance(nbytes, int) else self.large
             if large and node in self.outputs and self.last[node] == number:
                 found.add(name)
         return found
@@ -172,25 +173,58 @@ class Assembler:
         self._temporaries(result, needed, slot, base + len(names))
         whole = len(result.temporaries)
         writer = control.Writer(result, self.sources, self.kernel_of, sizes)
-        begins = []
-        for group, made in zip(self.groups, drafts, strict=True):
+        begins, ends = [], []
+        guard = self._guard(result, slot)
+        for number, (group, made) in enumerate(zip(self.groups, drafts, strict=True)):
             begins.append(len(result.steps))
-            if made.call is not None and made.call.op.control:  # type: ignore[attr-defined]
-                given, results = self._call_slots(made.call, slot)
-                control.lower(writer, made.call, given, results, self.nested)
-                continue
-            if made.call is not None:
-                self._opaque_step(result, made.call, slot, list(sizes.values()))
-            elif made.kernel is not None:
-                for kernel in (*made.zeroing, made.kernel):
-                    self._step(result, made, kernel, slot | params | sizes)
-            self._describe(result.steps[begins[-1] :], group)
+            if number == guard:
+                ends = self._leave_on_fault(writer, result)
+            self._write(writer, group, made, slot | params | sizes, list(sizes.values()))
         begins.append(len(result.steps))
         for i, t in enumerate(result.temporaries[:whole]):
             result.temporaries[i] = replace(t, first=begins[t.first], last=begins[t.last + 1] - 1)
         result.sources = self.sources
+        writer.aim(*ends)
+        opaque = any(source.call is not None for source in self.sources)
+        result.guarded = len(result.faults) == len(ends) and not opaque
         writer.finish()
         return result
+
+    def _write(
+        self, writer: control.Writer, group: Group, made: Draft, slot: Mapping[str, int],
+        sizes: list[int],
+    ) -> None:  # fmt: skip
+        """The steps of a group."""
+        result, begin = writer.result, len(writer.steps)
+        if made.call is not None and made.call.op.control:  # type: ignore[attr-defined]
+            given, results = self._call_slots(made.call, slot)
+            control.lower(writer, made.call, given, results, self.nested)
+            return
+        if made.call is not None:
+            self._opaque_step(result, made.call, slot, sizes)
+        elif made.kernel is not None:
+            for kernel in (*made.zeroing, made.kernel):
+                self._step(result, made, kernel, slot)
+        self._describe(result.steps[begin:], group)
+
+    def _guard(self, result: Blueprint, slot: Mapping[str, int]) -> int | None:
+        """The first group that touches the memory of an input that may be written over."""
+        first = len(self.inputs)
+        over = {first + output for output in result.donated}
+        for number, group in enumerate(self.groups):
+            touched = {n for s in group.members for n in (s.node, *s.sources, *s.parts)}
+            if any(slot.get(self.program.names.get(n, "")) in over for n in touched):
+                return number
+        return None
+
+    def _leave_on_fault(self, writer: control.Writer, result: Blueprint) -> list[int]:
+        """Steps that end the run where an index has been at fault; the jumps that do."""
+        ends = []
+        for number in range(len(result.faults)):
+            value = writer.register()
+            writer.control("load", value, control.fault(number))
+            ends.append(writer.control("less", value, writer.number(1)))
+        return ends
 
     def _describe(self, steps: Sequence[Step | Control], group: Group) -> None:
         """What people are told of the steps of a group."""
@@ -251,17 +285,18 @@ class Assembler:
         arguments = [slot[b.name] for b in kernel.buffers if b.name != "fault"]
         if kernel.faults:
             arguments.append(control.fault(len(result.faults)))
-            result.faults.append((0, made.sites))
+            result.faults.append(Fault(0, made.sites, made.failure))
         arguments += [slot[p.name] for p in kernel.params]
         arguments += [slot[f"size {name}"] for name in kernel.sizes]
         extent = kernel.body.var.extent
         if not isinstance(extent, (int, Dim)):
             raise TypeError(f"the grid of {kernel.name} has the extent {extent}, which is no size")
-        grain = max(1, TASK // max(typical(kernel.work), 1))
+        grain = grain_of(typical(kernel.work))
         text = kernel_text(kernel, normalise=True)
         name = "k" + hashlib.sha256(text.encode()).hexdigest()[:32]
         index = self.kernel_of.setdefault(name, len(self.sources))
         if index == len(self.sources):
             named = replace(kernel, name=name)
             self.sources.append(Source(name, scratch_bytes(named), parsed=named))
-        result.steps.append(Step(index, extent, tuple(arguments), grain))
+        work = kernel.work if isinstance(kernel.work, Dim) else 0
+        result.steps.append(Step(index, extent, tuple(arguments), grain, work=work))

@@ -103,10 +103,14 @@ class Frame:
 
 
 def frame(
-    outer: Sequence[Var], lane: Var | None, has_inner: bool, row: Var | None = None
+    outer: Sequence[Var],
+    lane: Var | None,
+    has_inner: bool,
+    row: Var | None = None,
+    strip: int = STRIP,
 ) -> Frame:
     """Cuts the outer loops: all of them into the grid, except that ``row`` and ``lane`` (if any)
-    run in blocks inside it.
+    run in blocks inside it, of ``strip`` lanes if there are inner loops.
     """
     others = [v for v in outer if v is not lane and v is not row]
     sizes: list[Size] = [v.size for v in others]
@@ -114,7 +118,7 @@ def frame(
     if row is not None:
         sizes.append(ceildiv(row.size, ROWS))
     if lane is not None:
-        most = STRIP if has_inner or row is not None else LONG
+        most = strip if has_inner or row is not None else LONG
         block = _block(lane.size, product(tuple(sizes)), most)
         sizes.append(ceildiv(lane.size, block))
     grid = Var("g", product(tuple(sizes)))

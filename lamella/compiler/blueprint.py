@@ -10,22 +10,28 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from lamella.compiler.memory import Temporary
+from lamella.compiler.memory import Temporary, assign
 from lamella.dtypes import DType, as_dtype
-from lamella.ir.dim import Shape, Size
+from lamella.ir.dim import Shape, Size, product, typical
 from lamella.ir.graph_text import graph_text, parse_graph
 from lamella.ir.loops import Kernel
 from lamella.ir.node import Node
 
-__all__ = ["Blueprint", "Control", "Source", "Step", "from_json", "to_json"]
+__all__ = [
+    "STREAM", "Blueprint", "Control", "Fault", "Source", "Step", "from_json", "grain_of", "to_json",
+]  # fmt: skip
+
+TASK = 32768  # scalar operations worth a task of their own
+STREAM = 16 << 20  # bytes of a result that would only drive other data out of the caches
 
 
 @dataclass(slots=True)
 class Step:
     """One launch: a source's number, its grid iterations, the slots of its arguments.
 
-    A task is at least ``grain`` iterations; 0 keeps all of them in the calling thread. An opaque
-    call's arguments are its inputs, its results and the program's size symbols.
+    A task is at least ``grain`` iterations; 0 keeps all of them in the calling thread. Where an
+    iteration's ``work`` is known only later, that decides (see :func:`grain_of`). An opaque call's
+    arguments are its inputs, its results and the program's size symbols.
     """
 
     kernel: int
@@ -35,6 +41,16 @@ class Step:
     nbytes: Size = 0  # of the arrays it reads and writes
     label: str = ""  # the operations it computes
     lines: list[str] = field(default_factory=list)  # that recorded them, where that was asked for
+    work: Size = 0  # scalar operations of an iteration, where its sizes are open
+
+
+def grain_of(work: int) -> int:
+    """The iterations of ``work`` scalar operations each that are worth a task.
+
+    >>> grain_of(100), grain_of(1_000_000)
+    (327, 1)
+    """
+    return max(1, TASK // max(work, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +84,17 @@ class Source:
         return self.parsed
 
 
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """The word by which a launch says that it failed, the source lines that may be why, and the
+    message if it is no index out of range.
+    """
+
+    slot: int
+    sites: list[str | None]
+    failure: str = ""
+
+
 @dataclass(slots=True)
 class Blueprint:
     """A program as data.
@@ -83,13 +110,15 @@ class Blueprint:
     scalars: int
     symbols: list[str]
     temporaries: list[Temporary]
-    faults: list[tuple[int, list[str | None]]] = field(default_factory=list)  # slot, source lines
+    faults: list[Fault] = field(default_factory=list)
     same: dict[int, int] = field(default_factory=dict)
     """Outputs that are no work: an earlier output (its number) or an input (-1 - its number)."""
     donated: dict[int, int] = field(default_factory=dict)
     """Output -> input whose memory it may be given, if nothing else needs the input."""
     registers: int = 0
     numbers: list[Size] = field(default_factory=list)
+    guarded: bool = False
+    """Whether a run that fails, if one can, ends before it writes over a donated input."""
 
     @property
     def first_fault(self) -> int:
@@ -101,6 +130,29 @@ class Blueprint:
     def slots(self) -> int:
         """How many slots there are."""
         return self.first_fault + len(self.faults) + self.registers + len(self.numbers)
+
+    @property
+    def may_fail(self) -> bool:
+        """Whether a run may end with an error."""
+        return bool(self.faults) or any(source.call is not None for source in self.sources)
+
+    @property
+    def over(self) -> dict[int, int]:
+        """Those of ``donated`` that may be: a run that fails leaves its inputs as they were."""
+        return self.donated if self.guarded else {}
+
+    @property
+    def memory(self) -> int:
+        """Bytes that a run takes at once: values between, and results that do not take over the
+        memory of inputs. Open sizes count as typical ones.
+        """
+        over = self.same.keys() | self.over.keys()
+        results = sum(
+            typical(product(shape)) * dtype.itemsize
+            for i, (shape, dtype) in enumerate(self.outputs) if i not in over
+        )  # fmt: skip
+        sizes = [typical(t.nbytes) for t in self.temporaries]
+        return results + assign(self.temporaries, sizes)[1]
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -145,14 +197,16 @@ def _step_json(step: Step | Control) -> list[object]:
     if isinstance(step, Control):
         return [step.op, step.slots, step.target]
     sizes = _size(step.extent), _size(step.nbytes)
-    return [step.kernel, sizes[0], step.slots, step.grain, sizes[1], step.label, step.lines]
+    rest = step.label, step.lines, _size(step.work)
+    return [step.kernel, sizes[0], step.slots, step.grain, sizes[1], *rest]
 
 
 def _step(what: int | str, second: Any, third: Any, *rest: Any) -> Step | Control:
     if isinstance(what, str):
         return Control(what, tuple(second), third)
-    grain, nbytes, label, lines = rest
-    return Step(what, _parsed(second), tuple(third), grain, _parsed(nbytes), label, lines)
+    grain, nbytes, label, lines, work = rest
+    sizes = _parsed(second), _parsed(nbytes), _parsed(work)
+    return Step(what, sizes[0], tuple(third), grain, sizes[1], label, lines, sizes[2])
 
 
 def to_json(program: Blueprint) -> bytes:
@@ -165,11 +219,12 @@ def to_json(program: Blueprint) -> bytes:
         "scalars": program.scalars,
         "symbols": program.symbols,
         "temporaries": [[_size(t.nbytes), t.first, t.last] for t in program.temporaries],
-        "faults": program.faults,
+        "faults": [[f.slot, f.sites, f.failure] for f in program.faults],
         "same": list(program.same.items()),
         "donated": list(program.donated.items()),
         "registers": program.registers,
         "numbers": [_size(n) for n in program.numbers],
+        "guarded": program.guarded,
     }
     return json.dumps(value, separators=(",", ":")).encode()
 
@@ -189,9 +244,10 @@ def from_json(data: bytes) -> Blueprint:
         value["scalars"],
         value["symbols"],
         [Temporary(_parsed(nbytes), first, last) for nbytes, first, last in value["temporaries"]],
-        [(slot, sites) for slot, sites in value["faults"]],
+        [Fault(*fault) for fault in value["faults"]],
         dict(value["same"]),
         dict(value["donated"]),
         value["registers"],
         [_parsed(n) for n in value["numbers"]],
+        value["guarded"],
     )

@@ -21,13 +21,16 @@ from lamella.ops.base import Primitive
 from lamella.ops.calls import Call, Part, barrier
 from lamella.ops.reduce import Reduction
 
-__all__ = ["canonicalise", "fixed_starts", "map_graph", "split_reductions", "with_inputs"]
+__all__ = [
+    "canonicalise", "fixed_starts", "map_graph", "one_of_each", "split_reductions", "with_inputs",
+]  # fmt: skip
 
 Rebuild = Callable[[Node], Node]
 
 PARTS = 64  # pieces of a reduction with few results
 LARGE = 65536  # elements from which splitting pays
 MEMORY = ("data", "placeholder")  # leaves that lie in memory
+COLUMNS = 16384  # sums over rows that are no tasks enough for whole rows
 BUSY = 16  # independent results that keep every worker busy
 
 
@@ -102,6 +105,20 @@ def fixed_starts(outputs: Sequence[Node]) -> list[Node]:
     return map_graph(outputs, change)
 
 
+def one_of_each(outputs: Sequence[Node]) -> list[Node]:
+    """The graph with one node for equal numbers, for a program that is only called with these: what
+    is computed from them alike is then computed once.
+    """
+    known: dict[tuple[str, str], Node] = {}
+
+    def change(node: Node, inputs: tuple[Node, ...]) -> Node:
+        if node.op.name == "scalar":  # as text: 0.0 is not -0.0, and NaN is itself
+            return known.setdefault((node.dtype.name, repr(node.value)), node)
+        return node if is_external(node) else with_inputs(node, inputs)
+
+    return map_graph(outputs, change)
+
+
 def _as_constant(node: Node) -> Node:
     if not isinstance(node.value, (int, float)):
         raise TypeError(f"the value of a scalar is a number, not {node.value!r}")
@@ -159,12 +176,14 @@ def _axis_to_split(node: Node) -> int | None:
     if not isinstance(total, int) or not isinstance(results, int) or total < LARGE:
         return None
     axes = reduced_axes(node)
-    tasks = results if source.ndim - 1 in axes else results // 64
-    if tasks >= BUSY:
-        return None
+    within = source.ndim - 1 in axes
     axis = max(axes, key=lambda a: source.shape[a])
     extent = source.shape[axis]
-    return axis if isinstance(extent, int) and extent >= 2 * PARTS else None
+    if not isinstance(extent, int) or extent < 2 * PARTS:
+        return None
+    if not within and results < COLUMNS and extent % PARTS == 0:
+        return axis
+    return None if (results if within else results // 64) >= BUSY else axis
 
 
 def _split(node: Node, source: Node, axis: int) -> Node:

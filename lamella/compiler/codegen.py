@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import itertools
+import os
 import re
 import threading
 from collections.abc import Iterator, Sequence
@@ -31,16 +32,27 @@ if TYPE_CHECKING:
 __all__ = ["assembly", "compile_ir", "compile_objects", "load_object"]
 
 LEVEL: Final = 2  # of LLVM's code generation
-# Passes of LLVM's code generation that find nothing here and take a quarter of its time: invariant
-# code has left loops already, which leaves constants only, and those are cheaper as operands in
-# memory than in registers; instructions are written once; processors reorder by themselves.
-_SUPERFLUOUS: Final = ("disable-machine-licm", "disable-machine-cse", "disable-post-ra")
-# Scheduling before register allocation pays where sums fill the registers, and in long kernels: a
-# tenth at most. Kernels with little to do are ready sooner without it.
+# Passes of LLVM's code generation that find nothing here and take time: instructions are written
+# once; processors reorder by themselves.
+_SUPERFLUOUS: Final = ("disable-machine-cse", "disable-post-ra")
+# Two more pay where sums fill the registers, and in long kernels only; others are ready sooner
+# without them. Scheduling before register allocation gains a tenth at most. Keeping constants in
+# registers over a loop gains a quarter where a function is computed: a polynomial otherwise loads
+# each of its coefficients for every vector, and AVX-512 loads one vector in a cycle on some cores.
 _SCHEDULER: Final = "enable-misched"
+_CONSTANTS: Final = "disable-machine-licm"
+# LLVM 22 makes a masked load the operand in memory of an operation under the same mask, and may
+# take it out again as a load without the mask, which reads what must not be read. This pass does
+# the former; where such pairs may be it is left out (elsewhere it saves an instruction in fifty).
+_PEEPHOLE: Final = "disable-peephole"
+_MASKED: Final = re.compile(r"@llvm\.masked\.load\.[\s\S]* = select <")
 _LITTLE: Final = 1 << 20  # scalar operations
 
 _lock = threading.RLock()
+if hasattr(os, "register_at_fork"):  # LLVM is copied at rest
+    os.register_at_fork(
+        before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+    )
 _loaded: list[ResourceTracker] = []
 _count = itertools.count()  # names of libraries; a name stays taken where linking failed
 _DEFINED: Final = re.compile(r"^define void @([\w.$]+)\(", re.MULTILINE)
@@ -86,16 +98,22 @@ def _module(text: str, machine: TargetMachine, sroa: bool) -> ModuleRef:
 
 
 @contextlib.contextmanager
-def _fewer_passes(schedule: bool) -> Iterator[None]:
-    """Without the superfluous passes; LLVM's settings are the process's, so they are put back."""
+def _fewer_passes(schedule: bool, text: str) -> Iterator[None]:
+    """Without the superfluous passes, and without what ``text`` does not bear; LLVM's settings are
+    the process's, so they are put back.
+    """
     llvm = _llvm()
+    llvm.set_option("", f"-{_PEEPHOLE}={str(_MASKED.search(text) is not None).lower()}")
     for name in _SUPERFLUOUS:
         llvm.set_option("", f"-{name}=true")
     llvm.set_option("", f"-{_SCHEDULER}={str(schedule).lower()}")
+    llvm.set_option("", f"-{_CONSTANTS}={str(not schedule).lower()}")
     try:
         yield
     finally:
+        llvm.set_option("", f"-{_PEEPHOLE}=false")
         llvm.set_option("", f"-{_SCHEDULER}=true")
+        llvm.set_option("", f"-{_CONSTANTS}=false")
         for name in _SUPERFLUOUS:
             llvm.set_option("", f"-{name}=false")
 
@@ -113,7 +131,7 @@ def compile_ir(
     Raises:
         CompilerError: if LLVM refuses the text.
     """
-    with _lock, _fewer_passes(schedule):
+    with _lock, _fewer_passes(schedule, text):
         machine = _machine(target, level)
         return _pack(
             _DEFINED.findall(text), bytes(machine.emit_object(_module(text, machine, sroa)))
@@ -149,9 +167,10 @@ def compile_objects(kernels: Sequence[Kernel], target: Target, *, level: int = L
 def assembly(kernels: Sequence[Kernel], target: Target, *, level: int = LEVEL) -> str:
     """The assembly text of kernels, for people and tests."""
     sroa = needs_sroa(kernels)
-    with _lock, _fewer_passes(sroa or _is_long(kernels)):
+    text = emit_module(kernels, target)
+    with _lock, _fewer_passes(sroa or _is_long(kernels), text):
         machine = _machine(target, level)
-        return str(machine.emit_assembly(_module(emit_module(kernels, target), machine, sroa)))
+        return str(machine.emit_assembly(_module(text, machine, sroa)))
 
 
 # -- objects ---------------------------------------------------------------------------------------

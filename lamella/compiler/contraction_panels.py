@@ -18,9 +18,9 @@ from lamella.compiler.walk import expressions
 from lamella.dtypes import DType
 from lamella.ir.dim import Size
 from lamella.ir.index import add, coefficient, constant, floordiv, lt, mul, parts
-from lamella.ir.loops import Alloc, Expr, For, If, Load, LoopKind, Prefetch, Stmt, Store, Var
+from lamella.ir.loops import Alloc, Apply, Expr, For, If, Load, LoopKind, Prefetch, Stmt, Store, Var
 
-__all__ = ["LINE", "Panel", "contiguous"]
+__all__ = ["LINE", "Element", "Panel", "contiguous"]
 
 LINE = 64  # bytes of a line of a cache
 
@@ -31,10 +31,15 @@ Extent = Size | Expr
 
 
 def contiguous(element: Element, probe: tuple[Var, Var]) -> tuple[bool, bool]:
-    """Whether memory is contiguous along the panel's position across, and along k."""
-    indices = [e.index for e in expressions([element(*probe)]) if isinstance(e, Load)]
+    """Whether memory is contiguous along the panel's position across, and along k, of which a step
+    may be a word of four bytes.
+    """
+    found = list(expressions([element(*probe)]))
+    indices = [e.index for e in found if isinstance(e, Load)]
+    step = 4 if any(isinstance(e, Apply) and e.op == "word" for e in found) else 1
     across, k = (
-        bool(indices) and all(coefficient(e, v) in (0, 1) for e in indices) for v in probe
+        bool(indices) and all(coefficient(e, v) in (0, by) for e in indices)
+        for v, by in zip(probe, (1, step), strict=True)
     )
     return across, k
 
@@ -87,32 +92,56 @@ class Panel:
 
     # -- filling -----------------------------------------------------------------------------------
     def fill(
-        self, panel: Expr | Size, valid: Extent, count: Extent, element: Element
+        self, panel: Expr | Size, valid: Extent, count: Extent, element: Element, run: int = 0
     ) -> list[Stmt]:
         """Statements that fill a panel with ``count`` steps of k at the ``valid`` first positions
-        across.
+        across; ``run`` of them at a time, if given, of which ``count`` is a multiple.
         """
-        copy = _Copy(self, panel, count, element)
+        whole = _Copy(self, panel, count, element)
+        if run and self.depth > run and self.depth % run == 0:
+            turn = Var(f"{self.name}_run", _plain(floordiv(count, run)))
+            start = mul(turn, run)
+            part = _Copy(self, panel, run, lambda across, k: element(across, add(start, k)), start)
+            body: list[Stmt] = [For(turn, "serial", tuple(self._parts(part, valid)))]
+        else:
+            body = self._parts(whole, valid)
+        return [*body, *whole.pad()]
+
+    def fill_all(self, count: Extent, element: Element) -> list[Stmt]:
+        """Statements that fill all panels, which are full, with ``count`` steps of k: a step of
+        every panel before the next, as memory that is contiguous across them lies.
+        """
+        panel, across = Var(f"{self.name}_n", self.count), Var(f"{self.name}_b", self.across)
+        k, padded = Var(f"{self.name}_c", count), Var(f"{self.name}_m", self.count)
+        value = element(add(mul(panel, self.across), across), k)
+        store = Store(self.name, self._place(panel, across, k), value)
+        step = For(panel, "unroll", (For(across, "lanes", (store,)),))
+        pad = _Copy(self, padded, count, element).pad("w")
+        zeros = [For(padded, "serial", tuple(pad))] if pad else []
+        return [For(k, "serial", (step,)), *zeros]
+
+    def _parts(self, copy: _Copy, valid: Extent) -> list[Stmt]:
         const, terms = parts(valid)
         if not terms and isinstance(const, int):
-            body = copy.part(const, "")
-        else:
-            full = lt(self.across - 1, valid)
-            body = [If(full, tuple(copy.part(self.across, "")), tuple(copy.part(valid, "e")))]
-        return [*body, *copy.pad()]
+            return copy.part(const, "")
+        full = lt(self.across - 1, valid)
+        return [If(full, tuple(copy.part(self.across, "")), tuple(copy.part(valid, "e")))]
 
 
 class _Copy:
-    """The copies that fill one panel."""
+    """The copies that fill one panel, from step ``start`` of its k on."""
 
-    def __init__(self, to: Panel, panel: Expr | Size, count: Extent, element: Element) -> None:
+    def __init__(
+        self, to: Panel, panel: Expr | Size, count: Extent, element: Element, start: Expr | int = 0
+    ) -> None:
         self.to, self.panel, self.count, self.element = to, panel, count, element
+        self.start = start
 
     def _var(self, tag: str, extent: Extent) -> Var:
         return Var(f"{self.to.name}_{tag}", extent)
 
     def _store(self, across: Expr, k: Expr, value: Expr | None = None) -> Stmt:
-        place = self.to._place(self.panel, across, k)
+        place = self.to._place(self.panel, across, add(self.start, k))
         return Store(self.to.name, place, self.element(across, k) if value is None else value)
 
     def part(self, valid: Extent, tag: str) -> list[Stmt]:
@@ -174,13 +203,13 @@ class _Copy:
         outer, inner = (across, k) if self.to.by_rows else (k, across)
         return [For(outer, "serial", (For(inner, "lanes", (store,)),))]
 
-    def pad(self) -> list[Stmt]:
+    def pad(self, tag: str = "") -> list[Stmt]:
         """Zeros up to the next multiple of ``UNROLL``."""
         up = mul(floordiv(add(self.count, UNROLL - 1), UNROLL), UNROLL)
         missing = _plain(add(up, mul(self.count, -1)))
         if missing == 0:
             return []
-        across, k = self._var("p", self.to.across), self._var("q", missing)
+        across, k = self._var("p" + tag, self.to.across), self._var("q" + tag, missing)
         store = self._store(across, add(self.count, k), zero(self.to.dtype))
         kind: LoopKind = "serial" if self.to.by_rows else "lanes"
         return [For(k, "serial", (For(across, kind, (store,)),))]

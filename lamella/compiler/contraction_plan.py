@@ -1,6 +1,6 @@
 """Which schedule a contraction gets.
 
-Input: a group of kind "tiles", the nodes that other kernels need, and the width of a vector.
+Input: a group of kind "tiles", the nodes that other kernels need, and the vectors.
 Output: the writer of its kernel. :func:`forced` overrides the choice, for tests.
 """
 
@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Final
 
 from lamella.compiler.contraction_base import ContractionKernel, along
-from lamella.compiler.contraction_shapes import Shape, Thin, choose, thin
+from lamella.compiler.contraction_bytes import WORD
+from lamella.compiler.contraction_shapes import Lies, Shape, Thin, choose, thin
 from lamella.compiler.contraction_thin import DotKernel, StreamKernel
 from lamella.compiler.fusion import Group
 from lamella.compiler.tiles import TileKernel
 from lamella.compiler.walk import expressions
-from lamella.ir.index import coefficient
-from lamella.ir.loops import Load, Var
+from lamella.ir.index import add, coefficient, mul
+from lamella.ir.loops import Apply, Load, Var
 from lamella.ir.node import Node
+from lamella.ir.vectors import VectorUnit
 
 __all__ = ["forced", "writer"]
 
@@ -41,43 +44,66 @@ def forced(schedule: Shape | Thin) -> Iterator[None]:
         _forced.reset(token)
 
 
-def writer(group: Group, needed: set[Node], vector_bytes: int) -> Writer:
+def writer(group: Group, needed: set[Node], unit: VectorUnit) -> Writer:
     """The writer of a contraction's kernel."""
-    shape = _forced.get() or _chosen(group, needed, vector_bytes)
+    shape = _forced.get() or _chosen(group, needed, unit)
     if isinstance(shape, Shape):
-        return TileKernel(group, needed, vector_bytes, shape)
+        return TileKernel(group, needed, unit, shape)
     kind = StreamKernel if shape.kind == "stream" else DotKernel
-    return kind(group, needed, vector_bytes, shape)
+    return kind(group, needed, unit, shape)
 
 
-def _chosen(group: Group, needed: set[Node], vector_bytes: int) -> Shape | Thin:
+def _chosen(group: Group, needed: set[Node], unit: VectorUnit) -> Shape | Thin:
     for swapped in (False, True):
-        facts = ContractionKernel(group, needed, vector_bytes, swapped)
-        found = thin(facts.dtype, facts.lanes, facts.sizes, facts.order()[1], swapped)
+        facts = ContractionKernel(group, needed, unit, swapped)
+        width = _ready(facts)
+        if width:
+            return choose(unit, facts.dtype, facts.sizes, swapped, _lies(facts), width)
+        found = thin(unit, facts.dtype, facts.sizes, facts.order()[1], swapped)
         if found is not None:
             return found
-    facts = ContractionKernel(group, needed, vector_bytes)
+    facts = ContractionKernel(group, needed, unit)
     _, m, n, _ = facts.sizes
     i, j = Var("left_x", m), Var("right_x", n)
     stores = facts.tail(facts.left(i, j), i, j)
     swapped = along(stores, i) and not along(stores, j)
-    facts = ContractionKernel(group, needed, vector_bytes, swapped)
-    (_, along_k), _ = facts.order()
-    return choose(vector_bytes, facts.dtype, facts.sizes, swapped, _is_plain(facts), along_k)
+    facts = ContractionKernel(group, needed, unit, swapped)
+    return choose(unit, facts.dtype, facts.sizes, swapped, _lies(facts))
 
 
-def _is_plain(facts: ContractionKernel) -> bool:
-    """Whether the left factor is memory, contiguous along k; or along the rows, unless lines of
-    many steps would meet in one set of a cache.
-    """
-    i, k = Var("left_x", facts.sizes[1]), Var("left_y", facts.sizes[3])
-    value = facts.left(i, k)
+def _ready(facts: ContractionKernel) -> int:
+    """The columns of the panels in which the right factor lies (see ``loop_factors``), or 0."""
+    n, width = facts.sizes[2], facts.right_runs[0]
+    if not width or width % facts.lanes or width > facts.unit.sums * facts.lanes:
+        return 0
+    block, j = Var("right_b", n // width), Var("right_x", width)
+    k = Var("right_y", facts.sizes[3])
+    value = facts.right(add(mul(block, width), j), k)
     if not isinstance(value, Load) or value.mask is not None:
-        return False
+        return 0
+    runs = [coefficient(value.index, v) for v in (j, k)]
+    return width if runs == [1, width] else 0
+
+
+def _lies(facts: ContractionKernel) -> Lies:
+    """How the left factor lies. To be read in place it must be memory, contiguous along k; or along
+    the rows, unless lines of many steps would meet in one set of a cache.
+    """
+    (along_rows, along_k), _ = facts.order()
+    rows, steps = facts.left_runs
+    other = Lies(False, along_k, along_rows, True, rows, steps)
+    i, k = Var("left_x", facts.sizes[1]), Var("left_y", facts.sizes[3])
+    value, length = facts.left(i, k), 1
+    if isinstance(value, Apply) and value.op == "word" and facts.steps == WORD * facts.sizes[3]:
+        value, length = value.args[0], WORD
+    if not isinstance(value, Load) or value.mask is not None:
+        return other
     reads = any(isinstance(e, Load) for e in expressions([value.index]))
     row, step = coefficient(value.index, i), coefficient(value.index, k)
     if reads or not isinstance(row, int) or not isinstance(step, int):
-        return False
-    size = facts.sizes[3]
+        return other
+    size, width = facts.sizes[3], value.dtype.itemsize
     few = isinstance(size, int) and size <= FEW
-    return step == 1 or (row == 1 and (few or step * value.dtype.itemsize % PAGE != 0))
+    plain = step == length or (row == length == 1 and (few or step * width % PAGE != 0))
+    apart = row * width % PAGE != 0
+    return replace(other, plain=plain, apart=apart, once=facts.rereads())

@@ -42,11 +42,15 @@ class RegisterTile:
     columns: int
     dtype: DType
     name: str = "acc"
+    fused: Callable[[Expr, Expr, Expr], Expr] = fused
 
-    def clear(self) -> list[Stmt]:
-        """The accumulators at zero; they live to the end of the enclosing block."""
+    def clear(self, start: Callable[[Expr], Expr] | None = None) -> list[Stmt]:
+        """The accumulators at zero, or what ``start`` says of a row; they live to the end of the
+        enclosing block.
+        """
         i, j = Var("c0", self.rows), Var("d0", self.columns)
-        store = Store(self.name, self._at(i, j), zero(self.dtype))
+        first = zero(self.dtype) if start is None else start(i)
+        store = Store(self.name, self._at(i, j), first)
         alloc = Alloc(self.name, self.dtype, self.rows * self.columns, "register")
         return [alloc, _nest(i, j, store)]
 
@@ -64,11 +68,13 @@ class RegisterTile:
         right: Factor,
         whole: bool = False,
         soon: Callable[[Expr], list[Stmt]] = lambda k: [],
+        columns: int = 0,
     ) -> list[Stmt]:
         """Add left(i, k) · right(k, j) for k below ``count``; ``whole``: it is a multiple of
         ``UNROLL`` (or, being no constant, is rounded up to one). ``soon`` gives the hints of a turn
-        that begins with step k.
+        that begins with step k. Only the first ``columns`` are multiplied, if given.
         """
+        tag = "n" if columns else ""
         const, terms = parts(count)
         if not terms and isinstance(const, int):
             turns: Expr | Size = -(-const // UNROLL) if whole else const // UNROLL
@@ -78,20 +84,20 @@ class RegisterTile:
             rest = 0 if whole else add(count, mul(turns, -UNROLL))
         body: list[Stmt] = []
         if turns != 0:
-            k, u = Var("mk", turns), Var("mu", UNROLL)
-            step = self._step(add(mul(k, UNROLL), u), left, right, "")
+            k, u = Var("mk" + tag, turns), Var("mu" + tag, UNROLL)
+            step = self._step(add(mul(k, UNROLL), u), left, right, tag, columns)
             hints = soon(mul(k, UNROLL))
             body.append(For(k, "serial", (*hints, For(u, "unroll", (step,)))))
         if rest != 0:
-            k = Var("mr", rest)
-            step = self._step(add(mul(turns, UNROLL), k), left, right, "r")
+            k = Var("mr" + tag, rest)
+            step = self._step(add(mul(turns, UNROLL), k), left, right, "r" + tag, columns)
             body.append(For(k, "serial", (step,)))
         return body
 
-    def _step(self, k: Expr, left: Factor, right: Factor, suffix: str) -> Stmt:
-        i, j = Var(f"c1{suffix}", self.rows), Var(f"d1{suffix}", self.columns)
+    def _step(self, k: Expr, left: Factor, right: Factor, suffix: str, columns: int) -> Stmt:
+        i, j = Var(f"c1{suffix}", self.rows), Var(f"d1{suffix}", columns or self.columns)
         at = self._at(i, j)
-        total = fused(left(i, k), right(k, j), Load(self.name, at, self.dtype))
+        total = self.fused(left(i, k), right(k, j), Load(self.name, at, self.dtype))
         return _nest(i, j, Store(self.name, at, total))
 
 

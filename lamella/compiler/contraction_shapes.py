@@ -1,20 +1,23 @@
 """Sizes of a contraction's schedule: the register tile, the block a grid iteration makes, the depth
 of a block of k.
 
-Input: a problem's sizes, its element type, and the width of a vector. Output: a :class:`Shape`, or
+Input: a problem's sizes, its element type, and the vectors. Output: a :class:`Shape`, or
 :class:`Thin` for a few rows. What decides the order of each sum depends on these alone.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import gcd
 from typing import Literal
 
+from lamella.compiler.contraction_panels import LINE
 from lamella.compiler.contraction_register import UNROLL
-from lamella.dtypes import DType
+from lamella.dtypes import DType, float32, float64
 from lamella.ir.dim import Size
+from lamella.ir.vectors import VectorUnit
 
-__all__ = ["RUN", "Shape", "Thin", "choose", "thin"]
+__all__ = ["RUN", "STRIP", "Lies", "Shape", "Thin", "are_few", "choose", "panel_width", "thin"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +33,33 @@ class Shape:
     depth: int
     swapped: bool = False  # whether rows are the result's columns
     in_place: bool = False  # whether the left factor is read where it lies: at least ``rows`` rows
+    ready: bool = False  # whether the right factor lies in panels of ``columns`` already
+    together: int = 1  # panels of rows packed at once where memory is contiguous along the rows
+
+
+@dataclass(frozen=True, slots=True)
+class Lies:
+    """How the left factor lies in memory: it could be read in place (``plain``), in rows that are
+    contiguous in k (``along_k``) and whose lines do not meet in one set of a cache (``apart``).
+    Where places are linear only within runs of rows or of steps of k, as an image's or a head's
+    are, ``rows`` and ``steps`` say how long those are; else they are 0. ``once``: no row may be
+    computed twice, so panels that are read in place divide the rows.
+    """
+
+    plain: bool = False
+    along_k: bool = True
+    along_rows: bool = False
+    apart: bool = True
+    rows: int = 0
+    steps: int = 0
+    once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Thin:
-    """Sizes of a schedule for a few rows: the columns of a grid iteration; for "dot", also those
-    summed together (``group``), and the depth of a block of k.
+    """Sizes of a schedule for a few rows: the columns of a grid iteration; how many rows of memory
+    are read side by side (``group``: of k for "stream", of columns for "dot"); for "dot", also the
+    depth of a block of k.
     """
 
     kind: Literal["stream", "dot"]
@@ -45,69 +69,119 @@ class Thin:
     swapped: bool = False
 
 
-SUMS = {64: 24, 32: 12}  # vectors of the register tile, by bytes of one; elsewhere 8
 DEPTH = 1024  # steps of k summed in one go
-SHALLOW = 256  # where rows are packed too, or a line of memory has rows of one step of k
+SHALLOW = 384  # where rows are packed too, or a line of memory has rows of one step of k
 RIGHT = 512 << 10  # bytes of a block's packed columns, which stay in a second-level cache
 TALL, SHORT = 1024, 512  # rows of a block; fewer where its sums wait in scratch for the next of k
 TASKS = 16  # blocks that keep every worker busy to the end
-BLOCK = 1 << 19  # multiply-adds of a block that are worth packing its columns
+BLOCK = 1 << 17  # multiply-adds of a block that take longer than to share them
+WAYS = 8  # lines of one set that a first-level cache holds
 ROWS_PACKED = 64  # rows of a block, at least, for which columns are packed
 
 RUN = 4  # vectors of columns that a stream takes in one go
 ROWS_STREAM, ROWS_DOT = 16, 8  # at most, of a thin schedule
+STEPS_STREAM = 16  # of k for each row: fewer do not hide how sums go to the cache and back
 LARGE = 1 << 17  # elements of a right factor that a thin schedule is for
-STRIP = 8 << 10  # bytes of the sums of a strip, next to eight rows of the right factor in L1
-PARTIAL = 24  # vectors of partial sums in registers
+ROWS_WIDE = 2  # with so few rows, sums of wide panels are needed not to wait for one another
+READY = 1 << 12  # elements of one that is laid out for several rows at a time
+STRIP = 16 << 10  # bytes of the sums of a strip, half of a first-level cache
+PANEL = 128 << 10  # bytes of the few rows, which stay in a second-level cache
+SIDE = 6  # rows of memory read side by side: what they meet is read again for each such group
+
+
+def panel_width(unit: VectorUnit, dtype: DType, rows: Size, columns: Size, k: Size) -> int:
+    """Columns of the panels in which a right factor is best laid out before many products with
+    ``rows`` rows each; 0 where it is better left as it is.
+    """
+    if not isinstance(columns, int) or not isinstance(k, int) or dtype not in (float32, float64):
+        return 0
+    if columns * k < (LARGE if rows == 1 else READY):
+        return 0
+    lanes = unit.lanes(dtype)
+    few = isinstance(rows, int) and rows <= ROWS_WIDE
+    widths = (vectors * lanes for vectors in ((4, 3, 2, 1) if few else (3, 2, 4, 1)))
+    return next((width for width in widths if columns % width == 0), 0)
+
+
+def are_few(m: int, n: int) -> bool:
+    """Whether ``m`` rows against ``n`` columns are few enough for a thin schedule."""
+    return 0 < m <= ROWS_STREAM and n >= 2 * m
 
 
 def thin(
-    dtype: DType, lanes: int, sizes: tuple[Size, ...], order: tuple[bool, bool], swapped: bool
+    unit: VectorUnit, dtype: DType, sizes: tuple[Size, ...], order: tuple[bool, bool], swapped: bool
 ) -> Thin | None:
     """A schedule for a few rows, if it pays; ``order`` says whether the right factor is contiguous
     along its columns and along k.
     """
     _, m, n, k = sizes
+    lanes = unit.lanes(dtype)
     if not isinstance(m, int) or not isinstance(n, int) or not isinstance(k, int):
         return None
-    if not 0 < m <= ROWS_STREAM or n * k < LARGE or n < 2 * m:
+    if not are_few(m, n) or n * k < LARGE:
         return None
-    if order[0]:
-        most = max(256, min(1024, STRIP // (m * dtype.itemsize)))
-        columns = _even(n, most, RUN * lanes)
-        return Thin("stream", columns, swapped=swapped)
+    if order[0] and k >= STEPS_STREAM * m:
+        columns = _even(n, max(256, STRIP // (m * dtype.itemsize)), RUN * lanes)
+        return Thin("stream", columns, SIDE, swapped=swapped)
     if order[1] and m <= ROWS_DOT:
-        group = 4 if m == 1 else max(1, min(8, PARTIAL // m))
-        depth = _even(k, 4 * DEPTH if m == 1 else DEPTH, 2 * lanes)
-        return Thin("dot", 8 * group, group, depth, swapped)
+        group = max(1, min(SIDE, unit.registers // m))
+        depth = _even(k, max(DEPTH, PANEL // (m * dtype.itemsize)), 2 * lanes)
+        columns = max(8 * group, min(256 // group * group, _even(n, -(-n // TASKS), group)))
+        return Thin("dot", columns, group, depth, swapped)
     return None
 
 
 def choose(
-    vector_bytes: int, dtype: DType, sizes: tuple[Size, ...], swapped: bool = False,
-    in_place: bool = False, along_k: bool = True,
+    unit: VectorUnit, dtype: DType, sizes: tuple[Size, ...], swapped: bool = False,
+    left: Lies = Lies(), ready: int = 0,
 ) -> Shape:  # fmt: skip
-    """The tiled schedule for a machine's vectors and a problem's size (batch, rows, columns, k);
-    ``in_place``: the left factor could be read where it lies, ``along_k`` if that is in rows that
-    are contiguous in k.
+    """The tiled schedule for a machine's vectors, a problem's size (batch, rows, columns, k), and
+    the way its left factor lies in memory. ``ready``: columns of the panels in which the right one
+    lies, if it does.
     """
     batch, m, n, k = sizes
-    lanes = max(1, vector_bytes // dtype.itemsize)
-    rows, columns = _register_tile(m, n, lanes, SUMS.get(vector_bytes, 8), in_place)
-    in_place = in_place and isinstance(m, int) and m >= rows
-    depth = _even(k, DEPTH if in_place and along_k else SHALLOW, UNROLL)
+    rows, columns = _register_tile(m, n, unit.lanes(dtype), unit.sums, left)
+    if ready:
+        rows, columns = _rows(m, max(1, unit.sums * unit.lanes(dtype) // ready)), ready
+    found = _rows_in_place(m, rows, left)
+    in_place = found is not None
+    rows = found or rows
+    depth = _depth(k, DEPTH if in_place and left.along_k else SHALLOW, left.steps)
     all_rows, all_columns = _panels(m, rows), _panels(n, columns)
     tall = TALL if isinstance(k, int) and k <= depth else SHORT
-    row_panels = _even(all_rows, max(1, tall // rows), 1)
+    together = 1
+    if left.along_rows and not left.along_k and not in_place:
+        together = _together(all_rows, rows, dtype)
+    row_panels = _even(all_rows, max(1, tall // rows), together)
     column_panels = max(1, RIGHT // (columns * depth * dtype.itemsize))
     column_panels = _even(all_columns, column_panels, 1)
-    shape = Shape(rows, columns, row_panels, column_panels, depth, swapped, in_place)
+    shape = Shape(
+        rows, columns, row_panels, column_panels, depth, swapped, in_place, bool(ready), together
+    )
     return _busy(shape, all_rows, all_columns, k, batch)
 
 
-def _register_tile(m: Size, n: Size, lanes: int, sums: int, in_place: bool) -> tuple[int, int]:
+def _together(panels: Size, rows: int, dtype: DType) -> int:
+    """Panels of rows that begin and end with lines of memory: of a line that is packed in parts,
+    nothing is left in the caches for the next panel where steps of k are pages apart.
+    """
+    line = LINE // dtype.itemsize
+    whole = line // gcd(line, rows)
+    return min(whole, panels) if isinstance(panels, int) and panels else 1
+
+
+def _depth(k: Size, most: int, run: int) -> int:
+    """Steps of a block of k: whole runs, or a whole part of one, where there are runs."""
+    if 0 < run <= most:
+        return _even(k, most, run * UNROLL // gcd(run, UNROLL))
+    parts = (d for d in range(most, most // 2, -1) if run and run % d == 0 and d % UNROLL == 0)
+    return next(parts, _even(k, most, UNROLL))
+
+
+def _register_tile(m: Size, n: Size, lanes: int, sums: int, left: Lies) -> tuple[int, int]:
     """Rows and columns of the register tile: little is lost at the edges, and the more rows there
-    are the fewer vectors are loaded; without an edge the left factor may need no packing.
+    are the fewer vectors are loaded; without an edge the left factor may need no packing, and
+    within a run of rows packing needs no division.
     """
     if isinstance(n, int) and n <= lanes:
         return _rows(m, sums), lanes
@@ -116,10 +190,13 @@ def _register_tile(m: Size, n: Size, lanes: int, sums: int, in_place: bool) -> t
         return best
 
     def cost(tile: tuple[int, int]) -> float:
-        rows, columns = tile
-        padded = -(-m // rows) * rows, -(-n // columns) * columns
+        rows, _ = tile
+        padded = -(-m // rows) * rows, -(-n // lanes) * lanes
         loads = 1 + 0.5 * (1 / rows - 2 / sums)
-        return padded[0] * padded[1] * loads * (0.96 if in_place and padded[0] == m else 1)
+        packing = 0.96 if left.plain and padded[0] == m else 1.0
+        if left.rows and left.rows % rows:
+            packing = 1.3
+        return padded[0] * padded[1] * loads * packing
 
     wide = 3 if sums % 3 == 0 and n > 2 * lanes else 2
     tiles = [
@@ -128,6 +205,19 @@ def _register_tile(m: Size, n: Size, lanes: int, sums: int, in_place: bool) -> t
         for rows in range(sums // vectors, max(_least(vectors), sums // vectors * 2 // 3) - 1, -1)
     ]
     return min([best, *tiles], key=cost)
+
+
+def _rows_in_place(m: Size, rows: int, left: Lies) -> int | None:
+    """Rows of a register tile of at most ``rows`` that reads the left factor where it lies: with
+    few of them computed twice at the end, and few vectors loaded for each.
+    """
+    if not left.plain or not isinstance(m, int):
+        return None
+    least = rows
+    if not left.apart and rows > WAYS:
+        rows, least = WAYS, WAYS * 3 // 4
+    fit = [r for r in range(rows, least - 1, -1) if r <= m and (m % r == 0 or not left.once)]
+    return min(fit, key=lambda r: -(-m // r) * (r + 0.5), default=None)
 
 
 def _rows(m: Size, most: int) -> int:
@@ -148,7 +238,7 @@ def _busy(shape: Shape, all_rows: Size, all_columns: Size, k: Size, batch: Size)
     each = shape.rows * shape.columns * (k if isinstance(k, int) else shape.depth)
     rows, columns = shape.row_panels, shape.column_panels
     while outer * -(-all_rows // rows) * -(-all_columns // columns) < TASKS:
-        if each * rows * columns < 2 * BLOCK:
+        if each * rows * columns < 2 * (READY if shape.ready else BLOCK):
             break
         if columns > 8 or (columns > 1 and shape.in_place):
             columns = -(-columns // 2)
@@ -158,7 +248,7 @@ def _busy(shape: Shape, all_rows: Size, all_columns: Size, k: Size, batch: Size)
             columns = -(-columns // 2)
         else:
             break
-    rows, columns = _even(all_rows, rows, 1), _even(all_columns, columns, 1)
+    rows, columns = _even(all_rows, rows, shape.together), _even(all_columns, columns, 1)
     return replace(shape, row_panels=rows, column_panels=columns)
 
 

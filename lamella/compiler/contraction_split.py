@@ -12,11 +12,13 @@ from collections.abc import Sequence
 
 from lamella import ops
 from lamella.compiler.canonicalise import map_graph, with_inputs
+from lamella.compiler.contraction_shapes import STRIP, are_few
 from lamella.compiler.partition import is_external
 from lamella.dtypes import float32
 from lamella.ir.dim import Size, product
 from lamella.ir.node import Node
 from lamella.ops.contraction import Contract, contract
+from lamella.ops.movement import Permute
 
 __all__ = ["split_contractions"]
 
@@ -25,6 +27,8 @@ ROWS, COLUMNS = 12, 64  # of such a block, at least
 DEEP = 4096  # terms of a sum from which splitting pays
 PIECE = 512  # terms of a part, at least
 WORK = 1 << 19  # multiply-adds from which splitting pays
+STREAM = 1 << 20  # elements of a factor that is streamed in parts
+STREAMED = 256  # terms of such a part, at least
 
 
 def split_contractions(outputs: Sequence[Node]) -> list[Node]:
@@ -58,11 +62,39 @@ def _wanted(node: Node, op: Contract) -> tuple[int, int]:
     if not summed or not isinstance(m, int) or not isinstance(n, int) or not isinstance(total, int):
         return 0, 1
     label = max(summed, key=lambda i: sizes[i])
-    blocks = total // max(1, m * n) * -(-m // ROWS) * -(-n // COLUMNS)
     terms = product(tuple(sizes[i] for i in summed))
-    if not isinstance(terms, int) or terms < DEEP or total * terms < WORK or 2 * blocks > BUSY:
+    if not isinstance(terms, int):
+        return label, 1
+    strips = _strips(node, op, m, n, terms)
+    if strips:
+        return label, max(1, min(BUSY // strips, sizes[label] // STREAMED))
+    blocks = total // max(1, m * n) * -(-m // ROWS) * -(-n // COLUMNS)
+    if terms < DEEP or total * terms < WORK or 2 * blocks > BUSY:
         return label, 1
     return label, min(BUSY // max(1, blocks), sizes[label] // PIECE)
+
+
+def _strips(node: Node, op: Contract, m: int, n: int, terms: int) -> int:
+    """Strips of columns of a product that streams its large factor, few rows against one that lies
+    along its columns; 0 for every other. Parts of k let each strip be as wide as sums have room
+    for, so that memory is read in order.
+    """
+    few, many = min(m, n), max(m, n)
+    large, labels = (node.inputs[1], op.b_labels) if n >= m else (node.inputs[0], op.a_labels)
+    if not are_few(few, many) or many * terms < STREAM:
+        return 0
+    if any(i in op.a_labels and i in op.b_labels for i in op.out_labels):
+        return 0  # a batch
+    across = _stored(large, labels)[-1] in op.out_labels
+    return -(-many * few * node.dtype.itemsize // STRIP) if across else 0
+
+
+def _stored(factor: Node, labels: Sequence[int]) -> Sequence[int]:
+    """The labels of a factor in the order in which its elements lie in memory."""
+    while isinstance(factor.op, Permute):
+        labels = [labels[factor.op.axes.index(i)] for i in range(len(labels))]
+        factor = factor.inputs[0]
+    return labels
 
 
 def _split(node: Node, op: Contract, label: int, parts: int) -> Node:

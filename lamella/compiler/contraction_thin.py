@@ -11,13 +11,23 @@ every sum depends on sizes alone.
 
 from __future__ import annotations
 
-from lamella.compiler.contraction_base import ContractionKernel, plain
+from lamella.compiler.contraction_base import ContractionKernel, plain, plain_loads
+from lamella.compiler.contraction_bytes import offset_alloc, offsets
 from lamella.compiler.contraction_panels import LINE, Panel
-from lamella.compiler.contraction_register import UNROLL, fused, zero
+from lamella.compiler.contraction_register import zero
 from lamella.compiler.contraction_shapes import RUN, Thin
 from lamella.compiler.fusion import Group
 from lamella.ir.dim import Size, ceildiv, product
-from lamella.ir.index import add, constant, floordiv, minimum, mul, parts, split_linear
+from lamella.ir.index import (
+    Substitution,
+    add,
+    constant,
+    floordiv,
+    minimum,
+    mul,
+    parts,
+    split_linear,
+)  # fmt: skip
 from lamella.ir.loops import (
     Accumulate,
     Alloc,
@@ -26,29 +36,35 @@ from lamella.ir.loops import (
     Expr,
     For,
     Load,
+    Prefetch,
     Read,
     Stmt,
     Store,
     Var,
 )  # fmt: skip
 from lamella.ir.node import Node
+from lamella.ir.vectors import VectorUnit
 
 __all__ = ["DotKernel", "StreamKernel"]
 
 
-FAR = 2048  # bytes ahead that memory is asked for
+ROWS_HINTED = 7  # rows from which products hide hints for what lanes along k read next
+FAR = 1 << 20  # elements of a right factor that is likely to come from memory: hints pay always
 
 
 class ThinKernel(ContractionKernel):
     """What both schedules share: the grid over strips of columns, and the sums in scratch."""
 
-    def __init__(self, group: Group, needed: set[Node], vector_bytes: int, shape: Thin) -> None:
-        super().__init__(group, needed, vector_bytes, shape.swapped)
+    def __init__(self, group: Group, needed: set[Node], unit: VectorUnit, shape: Thin) -> None:
+        super().__init__(group, needed, unit, shape.swapped)
         rows = self.sizes[1]
         if not isinstance(rows, int):
             raise TypeError("a thin schedule needs to know the number of rows")
         self.rows = rows
         self.shape = shape
+        batch, _, n, k = self.sizes
+        size = product((batch, n, k))
+        self.far = isinstance(size, int) and size >= FAR
 
     def grid(self) -> For:
         """The kernel's grid loop."""
@@ -64,9 +80,15 @@ class ThinKernel(ContractionKernel):
         tail = self.tail_loops("tile", constant(0), width, rows, (self.column0, self.count))
         sums = Alloc("tile", self.dtype, max(1, self.rows * width), "local")
         i, j = Var("zi", self.rows), Var("zj", self.count)
-        clear = Store("tile", self._place(i, j), zero(self.dtype))
+        clear = Store("tile", self._place(i, j), self.start(i))
         start = For(i, "serial", (For(j, "lanes", (clear,)),))
-        return For(grid, "grid", (sums, start, *self._body(), tail))
+        return For(grid, "grid", (sums, *self._offsets(), start, *self._body(), tail))
+
+    def _offsets(self) -> list[Stmt]:
+        """What the sums of the rows begin with, where that is not zero."""
+        if not self.shifts:
+            return []
+        return [offset_alloc(self.rows), offsets(self.rows, self.sizes[3], self.left)]
 
     def _place(self, row: Expr, column: Expr) -> Expr:
         return add(mul(row, self.shape.columns), column)
@@ -77,36 +99,50 @@ class ThinKernel(ContractionKernel):
 
 
 class StreamKernel(ThinKernel):
-    """Sums of a wide strip in the first-level cache; a few steps of k at a time."""
+    """Sums of a wide strip in the first-level cache; a few steps of k at a time, vector by vector,
+    so that memory is read in as many places at a time as there are steps.
+    """
 
     def _body(self) -> list[Stmt]:
-        k, count = self.sizes[3], self.count
-        turns, rest = k // UNROLL, k % UNROLL
-        turn, few = Var("mk", turns), Var("mr", rest)
-        width = RUN * self.lanes
-        whole = isinstance(count, int) and count % width == 0
+        k, count, steps = self.sizes[3], self.count, self.shape.group
+        if not isinstance(k, int):
+            raise TypeError("a stream needs to know the number of steps")
+        turns, rest = k // steps, k % steps
         body: list[Stmt] = []
-        if turns != 0 and isinstance(count, int) and whole:
-            run = Var("mb", count // width)
-            step = self._ahead(turn, mul(run, width), width)
-            step.append(self._add(mul(turn, UNROLL), UNROLL, "", mul(run, width), width))
-            body.append(For(turn, "serial", (For(run, "serial", tuple(step)),)))
-        elif turns != 0:
-            add_all = self._add(mul(turn, UNROLL), UNROLL, "", constant(0), count)
-            body.append(For(turn, "serial", (add_all,)))
+        if turns != 0:
+            turn = Var("mk", turns)
+            body.append(For(turn, "serial", tuple(self._turn(mul(turn, steps)))))
         if rest != 0:
-            add_few = self._add(add(turns * UNROLL, few), 1, "r", constant(0), count)
-            body.append(For(few, "serial", (add_few,)))
+            body.append(self._add(mul(turns, steps), rest, "r", constant(0), count))
         return body
 
-    def _ahead(self, turn: Var, start: Expr, width: int) -> list[Stmt]:
-        """Hints for the same columns of the next turn's steps."""
-        found: list[Stmt] = []
-        for step in range(UNROLL):
-            k = add(mul(turn, UNROLL), UNROLL + step)
-            for column in range(0, width, LINE // self.dtype.itemsize):
-                found += self.soon(self.right(add(self.column0, start, column), k))
-        return found
+    def _turn(self, k0: Expr) -> list[Stmt]:
+        """Add the steps of a turn: whole runs of columns, then what is left of them."""
+        count, steps, width = self.count, self.shape.group, RUN * self.lanes
+        runs = plain(floordiv(count, width))
+        rest = plain(add(count, mul(runs, -width)))
+        run, part = Var("mb", runs), Var("mv", RUN)
+        start = mul(run, width)
+        line = self._add(k0, steps, "", add(start, mul(part, self.lanes)), self.lanes)
+        across = For(run, "serial", (*self._ahead(k0, start), For(part, "unroll", (line,))))
+        body: list[Stmt] = [] if runs == 0 else [across]
+        if rest != 0:
+            body.append(self._add(k0, steps, "e", mul(runs, width), rest))
+        return body
+
+    def _ahead(self, k0: Expr, start: Expr) -> list[Stmt]:
+        """Hints for the same columns, a run of them from ``start`` on, of the steps after these."""
+        if not self.far:
+            return []
+        j = Var("hj", RUN * self.lanes)
+        found: dict[Prefetch, None] = {}
+        for step in range(self.shape.group, 2 * self.shape.group):
+            value = self.right(add(self.column0, start, j), add(k0, step))
+            for load in plain_loads(value):
+                for shift in range(0, RUN * self.lanes, LINE // load.dtype.itemsize):
+                    index = Substitution({j: constant(shift)})(load.index)
+                    found[Prefetch(load.buffer, index, 2)] = None
+        return list(found)
 
     def _add(self, k0: Expr, steps: int, tag: str, start: Expr, count: Size | Expr) -> Stmt:
         """Add a few steps to the sums of ``count`` columns from ``start`` on."""
@@ -116,7 +152,7 @@ class StreamKernel(ThinKernel):
         total: Expr = Load("tile", place, self.dtype)
         for step in range(steps):
             k = add(k0, step)
-            total = fused(self.left(i, k), self.right(add(self.column0, column), k), total)
+            total = self.fused(self.left(i, k), self.right(add(self.column0, column), k), total)
         store = Store("tile", place, total)
         return For(j, "lanes", (For(i, "unroll", (store,)),))
 
@@ -141,9 +177,8 @@ class DotKernel(ThinKernel):
         """Column ``c`` of a group; beyond the edge, the last one again."""
         n, group = self.sizes[2], self.shape.group
         column = add(self.column0, first, c)
-        if isinstance(n, int) and n % group == 0:
-            return column
-        return minimum(column, n - 1)
+        inside = isinstance(n, int) and n % group == 0
+        return column if inside else minimum(column, n - 1)
 
     def _columns(self, first: Expr, k0: Expr, count: Size | Expr) -> list[Stmt]:
         """The sums of one group of columns over one block of k."""
@@ -176,17 +211,25 @@ class DotKernel(ThinKernel):
         at = add(mul(i, group * lanes), mul(c, lanes), lane)
         k = add(mul(turn, lanes), lane)
         right = self.right(self._column(first, c), add(k0, k))
-        step = fused(self.panel.load(0, i, k), right, Load("acc", at, self.dtype))
+        step = self.fused(self.panel.load(0, i, k), right, Load("acc", at, self.dtype))
         unrolled = For(i, "unroll", (For(c, "unroll", (Store("acc", at, step),)),))
-        ahead = add(k0, mul(turn, lanes), FAR // self.dtype.itemsize)
-        hints: list[Stmt] = []
-        for column in range(group):
-            hints += self.soon(self.right(self._column(first, column), ahead))
+        hints = self._ahead(first, add(k0, mul(turn, lanes)))
         return For(turn, "serial", (*hints, For(lane, "lanes", (unrolled,))))
+
+    def _ahead(self, first: Expr, k: Expr) -> list[Stmt]:
+        """Hints for the same steps of the next group."""
+        if not self.far and self.rows < ROWS_HINTED:
+            return []
+        group = self.shape.group
+        start, last = add(self.column0, first, group), add(self.sizes[2], -1)
+        columns = [minimum(add(start, column), last) for column in range(group)]
+        return [hint for column in columns for hint in self.soon(self.right(column, k), 2)]
 
     def _rest(self, i: Expr, column: Expr, k0: Expr, turns: Size | Expr, few: Var) -> Stmt:
         """Steps of k that are less than a vector."""
         k = add(mul(turns, self.lanes), few)
         left, right = self.panel.load(0, i, k), self.right(column, add(k0, k))
-        value = Apply("mul", (left, right), self.dtype)
+        value: Expr = Apply("mul", (left, right), self.dtype)
+        if self.words:
+            value = self.fused(left, right, zero(self.dtype))
         return For(few, "serial", (Accumulate(("s",), "add", (value,)),))

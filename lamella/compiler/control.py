@@ -91,7 +91,7 @@ class Writer:
             return first[kind + 1] + number
 
         made.steps[:] = [replace(s, slots=tuple(map(place, s.slots))) for s in made.steps]
-        made.faults[:] = [(base + i, sites) for i, (_, sites) in enumerate(made.faults)]
+        made.faults[:] = [replace(f, slot=base + i) for i, f in enumerate(made.faults)]
 
     # -- steps -------------------------------------------------------------------------------------
     def control(self, op: str, *slots: int, target: int = 0) -> int:

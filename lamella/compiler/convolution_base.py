@@ -43,8 +43,9 @@ from lamella.ops.convolution import Conv
 from lamella.ops.families import accumulator
 
 __all__ = [
-    "ConvolutionWriter", "Phase", "axes_of", "masked_loads", "maximum",
-    "multiply_add", "not_before", "phase_of", "sizes_of", "tiles_of", "within",
+    "ConvolutionWriter", "Phase", "axes_of", "maximum",
+    "multiply_add", "nearest", "not_before", "phase_of", "sizes_of", "tiles_of", "within",
+    "zero_unless",
 ]  # fmt: skip
 
 
@@ -128,6 +129,15 @@ class ConvolutionWriter(ABC):
         found = add(self.phases[axis].first, mul(number, a.phases))
         return sub(a.taps - 1, found) if a.backwards else found
 
+    def reads(self, axis: int, first: Expr, last: Expr, tap: Expr) -> Expr:
+        """Whether a tap reads inside the image for some place from ``first`` to ``last``: what lies
+        around is zero.
+        """
+        if self.axes[axis].unpadded:
+            return TRUE
+        low, high = self.position(axis, first, tap), self.position(axis, last, tap)
+        return both(lt(-1, high), lt(low, self.axes[axis].size))
+
     def spatial(self, at: Sequence[Expr], space: Sequence[int]) -> Index:
         """Image and position as the graph has them."""
         return (self.at_image, *at[3 - len(space) :])
@@ -208,14 +218,20 @@ def maximum(a: Expr, b: Expr) -> Expr:
     return Apply("max", (a, b), int64)
 
 
-def masked_loads(value: Expr, inside: Expr) -> Expr:
-    """An element that reads nothing, but zeros, unless ``inside``."""
+def nearest(position: Expr, size: int) -> Expr:
+    """The position, moved inside the axis.
 
-    def load(_: Load, new: Load) -> Expr:
-        mask = inside if new.mask is None else both(inside, new.mask)
-        return Load(new.buffer, new.index, new.dtype, mask, new.other)
+    What lies outside is read there and replaced by zero, not left out by a mask: a masked load of
+    an address that no page is behind takes hundreds of cycles.
+    """
+    return minimum(maximum(position, constant(0)), size - 1)
 
-    return value if inside == TRUE else Substitution({}, load)(value)
+
+def zero_unless(inside: Expr, value: Expr) -> Expr:
+    """The value where ``inside`` holds, else zero."""
+    if inside == TRUE:
+        return value
+    return Apply("select", (inside, value, Const(0, value.dtype)), value.dtype)
 
 
 def multiply_add(a: Expr, b: Expr, c: Expr) -> Expr:

@@ -7,15 +7,20 @@ machine's vectors, nothing from the number of threads.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product as pairs
 from math import prod
 
-__all__ = ["Axis", "Plan", "flattened", "lanes", "parts_of", "plan"]
+from lamella.ir.vectors import VectorUnit
+
+__all__ = ["LINE", "Axis", "Plan", "crowded", "flattened", "lanes", "parts_of", "plan"]
 
 SCRATCH = 448 * 1024  # bytes of image that a task copies: it stays in the second-level cache
 TASKS = 16  # tasks that keep workers busy
+LINE, PAGE = 64, 4096  # bytes of a cache line; bytes between lines that meet in one set
+WAYS = 8  # lines of one set that a first-level cache holds
 STREAM = 32  # bytes of kernels a core takes from its second-level cache in a cycle
 
 
@@ -55,6 +60,34 @@ class Axis:
         """Positions of the image that so many neighbouring places of a phase read."""
         return (places - 1) * self.step + (self.reach - 1) * self.gap + 1
 
+    @property
+    def unpadded(self) -> bool:
+        """Whether every tap of every place reads inside the image, which is not dilated."""
+        last = (self.places - 1) * self.step + (self.taps - 1) * self.gap - self.low
+        return self.phases == 1 and self.low <= 0 and last < self.size
+
+    def apart(self, places: int) -> bool:
+        """Whether so many neighbouring places read fewer positions if each tap's are counted for
+        themselves, since taps lie far apart.
+        """
+        return self.reach * places < self.window(places)
+
+    def rows(self, places: int) -> int:
+        """Positions that so many neighbouring places read: those of each tap, or the window."""
+        return min(self.window(places), self.reach * places)
+
+
+def crowded(tile: tuple[int, int], apart: tuple[int, ...]) -> bool:
+    """Whether more lines of a tile of ``rows x columns`` places meet in one set of a first-level
+    cache than it holds, with so many bytes from a row and from a column to the next.
+
+    >>> crowded((1, 14), (0, 4096)), crowded((1, 14), (0, 4096 + 64))
+    (True, False)
+    """
+    rows, columns = (range(size) for size in tile)
+    lines = {(r * apart[0] + c * apart[1]) // LINE for r in rows for c in columns}
+    return max(Counter(line % (PAGE // LINE) for line in lines).values()) > WAYS
+
 
 def flattened(axes: Sequence[Axis], images: int) -> list[Axis] | None:
     """All places of all images as one axis, where each reads just its own position."""
@@ -77,17 +110,12 @@ class Plan:
     blocks: int
 
 
-def registers(vector_bytes: int) -> int:
-    """Vector registers of the machines with such vectors (the fewest)."""
-    return 32 if vector_bytes >= 64 else 16
-
-
-def _cycles(pixels: int, vectors: int, vector_bytes: int) -> float:
+def _cycles(pixels: int, vectors: int, unit: VectorUnit) -> float:
     """Of one step of a tile: two products, two loads a cycle, a sum every four; one vector leaves a
     load to each product.
     """
     products, loads = pixels * vectors * (1.08 if vectors == 1 else 1.0), pixels + vectors
-    stream = vectors * vector_bytes / STREAM
+    stream = vectors * unit.bytes / STREAM
     return max(products / 2, loads / 2, 4.0) + 0.1 * stream
 
 
@@ -100,30 +128,32 @@ def _tiles(axes: Sequence[Axis], most: int) -> Iterator[tuple[int, int, float]]:
             yield rows, columns, parts_of(high, rows) * parts_of(wide, columns) * uneven
 
 
-def _best(axes: Sequence[Axis], vectors: int, vector_bytes: int) -> tuple[float, int, int]:
+def _best(axes: Sequence[Axis], vectors: int, unit: VectorUnit) -> tuple[float, int, int]:
     """The cheapest tile: its cost per channel and tap, its rows and columns."""
-    most = max(1, (registers(vector_bytes) - vectors - 2) // vectors)
+    most = max(1, (unit.registers - vectors - 2) // vectors)
     found = (
-        (count * _cycles(rows * columns, vectors, vector_bytes), rows, columns)
+        (count * _cycles(rows * columns, vectors, unit), rows, columns)
         for rows, columns, count in _tiles(axes, most)
     )
     return min(found, key=lambda item: (item[0], item[1]))
 
 
-def lanes(axes: Sequence[Axis], channels: int, vector_bytes: int, itemsize: int) -> int:
-    """Output channels of a group side by side in a tile: one to four vectors, or fewer lanes."""
-    width = max(1, vector_bytes // itemsize)
+def lanes(axes: Sequence[Axis], channels: int, unit: VectorUnit, itemsize: int) -> int:
+    """Output channels of a group side by side in a tile: one to four vectors, or fewer lanes, of
+    which four cost what one does.
+    """
+    width = max(1, unit.bytes // itemsize)
     if channels < width:
-        return 1 << (channels - 1).bit_length()
+        return min(width, max(4, 1 << (channels - 1).bit_length()))
     costs = []
     for vectors in (1, 2, 3, 4):
         blocks = parts_of(channels, vectors * width)
-        costs.append((blocks * _best(axes, vectors, vector_bytes)[0], vectors))
+        costs.append((blocks * _best(axes, vectors, unit)[0], vectors))
     return min(costs)[1] * width
 
 
 def plan(
-    axes: Sequence[Axis], outer: int, channels: int, blocks: int, width: int, vector_bytes: int,
+    axes: Sequence[Axis], outer: int, channels: int, blocks: int, width: int, unit: VectorUnit,
     itemsize: int,
 ) -> Plan | None:  # fmt: skip
     """The schedule; None where the least part of the image is too large to copy.
@@ -131,14 +161,14 @@ def plan(
     ``outer`` counts what is computed apart anyway (images, groups, phases, depths), ``channels`` a
     group's input channels, ``width`` the lanes of a block.
     """
-    vectors = max(1, width * itemsize // vector_bytes)
-    _, rows, columns = _best(axes, vectors, vector_bytes)
+    vectors = max(1, width * itemsize // unit.bytes)
+    _, rows, columns = _best(axes, vectors, unit)
     found: list[tuple[float, Plan]] = []
     depth = axes[-3].reach
     for task_rows, task_columns in pairs(
         _parts(axes[-2].each, rows), _parts(axes[-1].each, columns)
     ):
-        pixels = depth * axes[-2].window(task_rows) * axes[-1].window(task_columns)
+        pixels = depth * axes[-2].rows(task_rows) * axes[-1].window(task_columns)
         image = pixels * channels * itemsize
         if image > SCRATCH:
             continue

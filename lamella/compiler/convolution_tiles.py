@@ -24,12 +24,13 @@ from lamella.compiler.convolution_base import (
     tiles_of,
     within,
 )
-from lamella.compiler.convolution_plan import Plan, flattened, parts_of, plan
+from lamella.compiler.convolution_plan import LINE, Plan, crowded, flattened, parts_of, plan
 from lamella.compiler.fusion import Group
 from lamella.compiler.statements import Program
 from lamella.compiler.walk import extent_of, loads_of
 from lamella.ir.index import (
     TRUE,
+    Substitution,
     add,
     both,
     coefficient,
@@ -45,6 +46,7 @@ from lamella.ir.index import (
 )  # fmt: skip
 from lamella.ir.loops import Alloc, Const, Expr, For, If, Load, Stmt, Store, Var, cast
 from lamella.ir.node import Node
+from lamella.ir.vectors import VectorUnit
 from lamella.ops.base import Index
 
 __all__ = ["ConvolutionKernel"]
@@ -54,7 +56,7 @@ class ConvolutionKernel(ConvolutionWriter):
     """Writes the kernel of one ``conv_last`` with its tail."""
 
     def __init__(
-        self, group: Group, program: Program, needed: set[Node], vector_bytes: int
+        self, group: Group, program: Program, needed: set[Node], unit: VectorUnit
     ) -> None:
         node = group.members[0].node
         w = node.inputs[1]
@@ -66,7 +68,8 @@ class ConvolutionKernel(ConvolutionWriter):
         self.flat = flat is not None
         self.axes = flat or self.axes
         self.count = 1 if self.flat else self.images
-        self.plan = _plan(self, vector_bytes)
+        self.plan = _plan(self, unit)
+        self.rows_apart = self.axes[-2].apart(self.plan.task_rows)
         self.work = self._work()
 
     def _work(self) -> int:
@@ -79,6 +82,16 @@ class ConvolutionKernel(ConvolutionWriter):
         if self.flat:
             return tuple(split_linear(at[-1], (self.images, *space)))
         return super().spatial(at, space)
+
+    def pixel(self, at: Sequence[Expr], channel: Expr) -> Expr:
+        """The image's element at a position that it has; places of a flat axis become one variable
+        before that is replaced, because only so do quotients and remainders meet again.
+        """
+        if not self.flat:
+            return super().pixel(at, channel)
+        place = Var("place", self.axes[-1].size)
+        element = super().pixel((*at[:-1], place), channel)
+        return Substitution({place: at[-1]})(element)
 
     # -- the kernel --------------------------------------------------------------------------------
     def grid(self) -> For:
@@ -134,7 +147,7 @@ class ConvolutionKernel(ConvolutionWriter):
         ]
 
     def _sum(self, block: Expr, top: Expr, left: Expr) -> Stmt:
-        """The loops over taps and channels."""
+        """The loops over taps and channels, without the taps of rows outside the image."""
         p = self.plan
         taps = [Var(f"k{a}", extent_of(phase.taps)) for a, phase in enumerate(self.phases)]
         channel = Var("c", self.inner)
@@ -150,8 +163,12 @@ class ConvolutionKernel(ConvolutionWriter):
         old = Load("acc", at, self.dtype)
         step: Stmt = Store("acc", at, multiply_add(pixel, kernel, old))
         step = For(r, "unroll", (For(s, "unroll", (For(lane, "lanes", (step,)),)),))
-        for var in (channel, *reversed(taps)):
-            step = For(var, "serial", (step,))
+        ends = (self.depth, self.depth), (top, add(top, p.rows - 1))
+        step = For(taps[2], "serial", (For(channel, "serial", (step,)),))
+        for axis in (1, 0):
+            inside = self.reads(axis, *ends[axis], taps[axis])
+            step = step if inside == TRUE else If(inside, (step,))
+            step = For(taps[axis], "serial", (step,))
         return step
 
     def _operand(self, taps: Sequence[Var], channel: Expr, row: Expr, column: Expr) -> Expr:
@@ -161,7 +178,10 @@ class ConvolutionKernel(ConvolutionWriter):
             places = (self.depth, row, column)
             at = tuple(self.position(a, places[a], taps[a]) for a in range(3))
             return self.pixel(at, self._channel(channel))
-        y = add(mul(sub(row, self.top), high.step), mul(taps[1], high.gap))
+        if self.rows_apart:
+            y = add(mul(taps[1], self.plan.task_rows), sub(row, self.top))
+        else:
+            y = add(mul(sub(row, self.top), high.step), mul(taps[1], high.gap))
         x = add(mul(sub(column, self.left), wide.step), mul(taps[2], wide.gap))
         return Load("image", self._scratch(taps[0], y, x, channel), self.dtype)
 
@@ -191,43 +211,60 @@ class ConvolutionKernel(ConvolutionWriter):
     # -- the copy of the image ---------------------------------------------------------------------
     def _reads_in_place(self) -> bool:
         """Whether nothing is padded and a number is one plain load, channels side by side."""
-        if any(a.phases > 1 or a.low > 0 for a in self.axes):
+        if not all(a.unpadded for a in self.axes):
             return False
-        if any((a.places - 1) * a.step + (a.taps - 1) * a.gap - a.low >= a.size for a in self.axes):
+        value, channel, at = self._probe()
+        if not isinstance(value, Load) or coefficient(value.index, channel) != 1:
             return False
-        value, channel = self._probe()
-        return isinstance(value, Load) and coefficient(value.index, channel) == 1
+        apart = [coefficient(value.index, place) for place in at[1:]]
+        return not self._crowded([step if isinstance(step, int) else 0 for step in apart])
 
-    def _probe(self) -> tuple[Expr, Var]:
-        """An element of the image, and the variable of its channel."""
+    def _probe(self) -> tuple[Expr, Var, tuple[Var, ...]]:
+        """An element of the image, and the variables of its channel and of its place."""
         channel = Var("probe", self.inner)
         at = tuple(Var(f"probe{a}", axis.size) for a, axis in enumerate(self.axes))
-        return self.pixel(at, self._channel(channel)), channel
+        return self.pixel(at, self._channel(channel)), channel, at
+
+    def _crowded(self, apart: Sequence[int]) -> bool:
+        """Whether a tile's places evict one another, with so many elements from a row and a column
+        of the image to the next.
+        """
+        steps = (
+            size * axis.step * self.dtype.itemsize
+            for size, axis in zip(apart, self.axes[1:], strict=True)
+        )
+        return crowded((self.plan.rows, self.plan.columns), tuple(steps))
 
     def _windows(self) -> tuple[int, int, int]:
         p, (deep, high, wide) = self.plan, self.axes
-        return deep.reach, high.window(p.task_rows), wide.window(p.task_columns)
+        return deep.reach, high.rows(p.task_rows), wide.window(p.task_columns)
 
     def _scratch(self, z: Expr, y: Expr, x: Expr, channel: Expr) -> Expr:
         sizes = self._windows()
         if self.channels_first:
             return linearise((channel, z, y, x), (self.inner, *sizes))
-        return linearise((z, y, x, channel), (*sizes, self.inner))
+        return linearise((z, y, x, channel), (*sizes, self.pitch))
 
     def _copy(self) -> list[Stmt]:
         """The task's part of the image into scratch, zeros where it ends."""
-        value, channel = self._probe()
-        last = Var(f"probe{len(self.axes) - 1}", self.axes[-1].size)
+        value, channel, (*_, last) = self._probe()
         loads = [e.index for e in loads_of(value)]
         self.channels_first = bool(loads) and all(
             coefficient(e, channel) != 1 and coefficient(e, last) == 1 for e in loads
         )
         sizes = self._windows()
-        body: list[Stmt] = [Alloc("image", self.dtype, prod(sizes) * self.inner, "local")]
+        self.pitch = self.inner
+        if not self.channels_first and self._crowded((sizes[2] * self.inner, self.inner)):
+            self.pitch += LINE // self.dtype.itemsize
+        body: list[Stmt] = [Alloc("image", self.dtype, prod(sizes) * self.pitch, "local")]
         z, y = Var("iz", sizes[0]), Var("iy", sizes[1])
         deep, high, wide = self.axes
         s0 = add(mul(self.depth, deep.step), self.phases[0].offset, mul(z, deep.gap))
-        s1 = add(mul(self.top, high.step), self.phases[1].offset, y)
+        down: Expr = y
+        if self.rows_apart:
+            tap, row = floordiv(y, self.plan.task_rows), mod(y, self.plan.task_rows)
+            down = add(mul(tap, high.gap), mul(row, high.step))
+        s1 = add(mul(self.top, high.step), self.phases[1].offset, down)
         start = add(mul(self.left, wide.step), self.phases[2].offset)
         inside = both(within(s0, deep.size), within(s1, high.size))
         if self.channels_first:
@@ -273,9 +310,9 @@ class ConvolutionKernel(ConvolutionWriter):
             j = Var(name, extent_of(count))
             column, inner = add(first, j), channel
             loops: list[Var] = [j]
-        elif self.groups == 1 or source is None:
-            j = Var(name, extent_of(mul(count, self.inner)))
-            column, inner = add(first, floordiv(j, self.inner)), mod(j, self.inner)
+        elif source is None or (self.groups == 1 and self.pitch == self.inner):
+            j = Var(name, extent_of(mul(count, self.pitch)))
+            column, inner = add(first, floordiv(j, self.pitch)), mod(j, self.pitch)
             loops = [j]
         else:
             outer, j = Var(name, extent_of(count)), Var(f"{name}c", self.inner)
@@ -290,11 +327,11 @@ class ConvolutionKernel(ConvolutionWriter):
         return (For(loops[0], "serial", (body,)),) if len(loops) > 1 else (body,)
 
 
-def _plan(kernel: ConvolutionKernel, vector_bytes: int) -> Plan:
+def _plan(kernel: ConvolutionKernel, unit: VectorUnit) -> Plan:
     outer = kernel.groups * kernel.count * kernel.axes[0].each
     outer *= prod(tuple(a.phases for a in kernel.axes))
     found = plan(
-        kernel.axes, outer, kernel.inner, kernel.blocks, kernel.lanes, vector_bytes,
+        kernel.axes, outer, kernel.inner, kernel.blocks, kernel.lanes, unit,
         kernel.dtype.itemsize,
     )  # fmt: skip
     if found is None:

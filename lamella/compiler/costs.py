@@ -1,12 +1,13 @@
-"""What a kernel does, in numbers: floating-point operations of one launch.
+"""What a kernel does, in numbers: floating-point operations of one launch; and what a node costs.
 
-Input: a kernel and numbers for its symbolic sizes. Output: a count. Additions, multiplications,
-comparisons that choose (max, min), divisions and elementary functions count one, ``fma`` two, moves
-and index arithmetic nothing; both branches of a condition count.
+Input: a kernel and numbers for its symbolic sizes, or a node. Output: a count. Additions,
+multiplications, comparisons that choose (max, min), divisions and elementary functions count one,
+``fma`` two, moves and index arithmetic nothing; both branches of a condition count.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from lamella.compiler.walk import expressions, statement_roots, statements
 from lamella.errors import CompilerError
-from lamella.ir.dim import Dim, bind
+from lamella.ir.dim import Dim, bind, typical
 from lamella.ir.loops import (
     Accumulate,
     Apply,
@@ -29,8 +30,9 @@ from lamella.ir.loops import (
     Stmt,
     Var,
 )
+from lamella.ir.node import Node
 
-__all__ = ["operations"]
+__all__ = ["operations", "scalar_operations"]
 
 Numbers = npt.NDArray[np.int64]
 _FREE: Final = frozenset({
@@ -58,6 +60,18 @@ def operations(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> int:
     return int(_Counter(sizes or {}).block((kernel.body,), {}))
 
 
+def scalar_operations(node: Node) -> float:
+    """Scalar operations that computing a value takes, from its inputs."""
+    if node.op.kind == "contraction":
+        sizes = [float(typical(n.size)) for n in (*node.inputs, node)]
+        return 2 * math.sqrt(math.prod(sizes))  # m·k times k·n times m·n
+    if node.op.kind == "elementwise":
+        return float(node.op.cost * typical(node.size))
+    if node.op.kind == "movement":  # pure changes of indices cost nothing
+        return float((node.op.cost - 1) * typical(node.size))
+    return float(sum(typical(n.size) for n in node.inputs))
+
+
 class _Counter:
     """Counts statements for all values of the outer loop variables at once: each variable that a
     loop's end depends on is an array with an axis of its own.
@@ -76,7 +90,9 @@ class _Counter:
             if isinstance(stmt, For):
                 total = total + self.loop(stmt, env)
             elif isinstance(stmt, If):
-                total = total + self.block(stmt.then, env) + self.block(stmt.otherwise, env)
+                # one of them runs, at edges the cheaper
+                branches = self.block(stmt.then, env), self.block(stmt.otherwise, env)
+                total = total + np.maximum(*branches)
         return total
 
     def loop(self, loop: For, env: Mapping[str, Numbers]) -> Numbers:

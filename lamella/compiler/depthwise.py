@@ -3,23 +3,25 @@
 Input: a group of kind "tiles" whose contraction is a ``conv_depthwise``, and the elementwise
 statements on its result. Output: its kernel's grid loop. A grid iteration makes some rows of the
 result; for every few neighbouring places it runs once along the channels, keeps their sums in
-variables over all taps, and computes the elementwise statements from them. Rows of taps outside the
-image are left out; columns outside it read zero under a mask, which only tiles at the edges have.
+variables over all taps, and computes the elementwise statements from them. Taps outside the image
+are left out: whole rows of them, and columns in the tiles at the edges, which are written out each
+for itself. Where such tiles are many, or the image is dilated, columns outside read zero under a
+mask instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
 from lamella.compiler.convolution_base import (
     ConvolutionWriter,
-    masked_loads,
     maximum,
     multiply_add,
+    nearest,
     not_before,
-    tiles_of,
     within,
+    zero_unless,
 )
 from lamella.compiler.convolution_plan import parts_of
 from lamella.compiler.fusion import Group
@@ -29,6 +31,7 @@ from lamella.ir.index import (
     TRUE,
     add,
     both,
+    bounds,
     constant,
     floordiv,
     lt,
@@ -56,6 +59,7 @@ __all__ = ["DepthwiseKernel"]
 MOST = 8  # places in a tile
 TASKS = 16
 CHANNELS = 64  # of a task, at least
+EDGES = 6  # tiles of a row, at most, that are written out for themselves
 
 
 class DepthwiseKernel(ConvolutionWriter):
@@ -101,44 +105,57 @@ class DepthwiseKernel(ConvolutionWriter):
         row0 = mul(at[5], self.rows)
         self.channel0 = mul(at[6], self.part)
         y = Var("y", extent_of(minimum(self.rows, sub(axes[-2].each, row0))))
-        tile = tiles_of("tx", axes[-1].each, constant(0), axes[-1].each, self.columns)
-        body = For(tile, "serial", tuple(self._tile(add(row0, y), mul(tile, self.columns))))
-        return For(grid, "grid", (For(y, "serial", (body,)),))
+        return For(grid, "grid", (For(y, "serial", tuple(self._tiles(add(row0, y)))),))
 
-    def _tile(self, row: Expr, column: Expr) -> list[Stmt]:
-        """The places of a tile: without masks where it lies inside the image."""
-        wide = self.axes[-1]
-        left = minimum(column, wide.each - self.columns)
-        first = self.position(2, left, constant(0))
-        last = self.position(2, add(left, self.columns - 1), constant(wide.reach - 1))
-        inside = both(lt(-1, first), lt(last, wide.size))
-        if wide.phases > 1:
-            inside = Const(False, TRUE.dtype)
-        plain = [self._lanes(row, column, left, False, "i")]
-        if inside == TRUE:
-            return list(plain)
-        edge = [self._lanes(row, column, left, True, "e")]
-        if inside == Const(False, TRUE.dtype):
-            return list(edge)
-        return [If(inside, tuple(plain), tuple(edge))]
+    def _tiles(self, row: Expr) -> list[Stmt]:
+        """The tiles of a row: those at the edges, and a loop over the others between them."""
+        wide, most = self.axes[-1], self.columns
+        starts = range(0, wide.each, most)
+        inner = [number for number, at in enumerate(starts) if self._is_inside(at)]
+        if wide.phases > 1 or len(starts) - len(inner) > EDGES:
+            tile = Var("tx", len(starts))
+            column = mul(tile, most)
+            left = minimum(column, wide.each - most)
+            places = [add(left, p) for p in range(most)]
+            return [For(tile, "serial", (self._lanes(row, places, "m", column),))]
+        body: list[Stmt] = []
+        for number, at in enumerate(starts):
+            if number not in inner:
+                places = [constant(p) for p in range(at, min(at + most, wide.each))]
+                body.append(self._lanes(row, places, f"e{number}"))
+            elif number == inner[0]:
+                tile = Var("tx", len(inner))
+                places = [add(mul(tile, most), at + p) for p in range(most)]
+                body.append(For(tile, "serial", (self._lanes(row, places, "i"),)))
+        return body
 
-    def _lanes(self, row: Expr, column: Expr, left: Expr, masked: bool, name: str) -> Stmt:
-        """One run along the channels."""
+    def _is_inside(self, at: int) -> bool:
+        """Whether a tile is whole, and all of its taps read columns of the image."""
+        wide, end = self.axes[-1], at + self.columns
+        last = (end - 1) * wide.step + (wide.taps - 1) * wide.gap - wide.low
+        return end <= wide.each and at * wide.step >= wide.low and last < wide.size
+
+    def _lanes(
+        self, row: Expr, places: Sequence[Expr], name: str, column: Expr | None = None
+    ) -> Stmt:
+        """One run along the channels; under masks if the tile begins at ``column``, to which places
+        before it do not belong.
+        """
         most = extent_of(minimum(self.part, sub(self.channels, self.channel0)))
         lane = Var(f"c{name}", most)
         channel = add(self.channel0, lane)
-        sums = [f"s{name}{p}" for p in range(self.columns)]
+        sums = {f"s{name}{p}": place for p, place in enumerate(places)}
         zero = Const(0.0 if self.dtype.kind == "f" else 0, self.dtype)
         body: list[Stmt] = [Declare(s, self.dtype, zero) for s in sums]
-        body.append(self._taps(row, left, channel, masked, name, sums))
-        for p, s in enumerate(sums):
-            body += self._stored(Read(s, self.dtype), (row, add(left, p)), column, channel)
+        body.append(self._taps(row, channel, column is not None, name, sums))
+        for s, place in sums.items():
+            body += self._stored(Read(s, self.dtype), (row, place), column, channel)
         return For(lane, "lanes", tuple(body))
 
     def _taps(
-        self, row: Expr, left: Expr, channel: Expr, masked: bool, name: str, sums: Sequence[str]
+        self, row: Expr, channel: Expr, masked: bool, name: str, sums: Mapping[str, Expr]
     ) -> Stmt:
-        """The loops over the rows of taps inside the image, columns written out."""
+        """The loops over the rows of taps inside the image, columns inside it written out."""
         (z0, z) = self._inside(0, self.depth, f"kz{name}")
         (y0, y) = self._inside(1, row, f"ky{name}")
         tz, ty = add(z0, z), add(y0, y)
@@ -146,10 +163,17 @@ class DepthwiseKernel(ConvolutionWriter):
         for tx in range(self.axes[-1].reach):
             tap = constant(tx)
             body += [
-                Assign(s, self._product(tz, ty, tap, (row, add(left, p)), channel, masked, s))
-                for p, s in enumerate(sums)
+                Assign(s, self._product(tz, ty, tap, (row, place), channel, masked, s))
+                for s, place in sums.items()
+                if not self._is_outside(self.position(2, place, tap))
             ]
         return For(z, "serial", (For(y, "serial", tuple(body)),))
+
+    def _is_outside(self, position: Expr) -> bool:
+        """Whether a column is known not to be one of the image."""
+        low, high = bounds(position)
+        past = isinstance(low, int) and low >= self.axes[-1].size
+        return past or (isinstance(high, int) and high < 0)
 
     def _inside(self, axis: int, place: Expr, name: str) -> tuple[Expr, Var]:
         """The first tap inside the image, and a loop over those inside."""
@@ -166,25 +190,27 @@ class DepthwiseKernel(ConvolutionWriter):
     ) -> Expr:  # fmt: skip
         row, column = place
         x = self.position(2, column, tx)
-        at = (self.position(0, self.depth, tz), self.position(1, row, ty), x)
+        near = nearest(x, self.axes[-1].size) if masked else x
+        at = (self.position(0, self.depth, tz), self.position(1, row, ty), near)
         value = self.pixel(at, channel)
         taps = [self.tap(axis, t) for axis, t in enumerate((tz, ty, tx))]
         if masked:
             wide, phase = self.axes[-1], self.phases[-1]
             inside = both(within(x, wide.size), lt(tx, phase.taps))
-            value = masked_loads(value, inside)
+            value = zero_unless(inside, value)
             taps[-1] = maximum(minimum(taps[-1], wide.taps - 1), constant(0))
         kernel = cast(self.kernel((*taps[3 - len(self.space[0]) :], channel)), self.dtype)
         return multiply_add(value, kernel, Read(name, self.dtype))
 
     def _stored(
-        self, total: Expr, place: tuple[Expr, Expr], column: Expr, channel: Expr
+        self, total: Expr, place: tuple[Expr, Expr], column: Expr | None, channel: Expr
     ) -> list[Stmt]:
         """The tail of one place, unless an earlier tile has made it or it is none."""
         at = self.result_position(place)
         stores = self.stores(total, (*self.spatial(at, self.space[1]), channel), TRUE)
-        wide = self.axes[-1]
-        inside = both(self.exists(at), not_before(place[1], column, wide, self.columns))
+        inside = self.exists(at)
+        if column is not None:
+            inside = both(inside, not_before(place[1], column, self.axes[-1], self.columns))
         return stores if inside == TRUE else [If(inside, tuple(stores))]
 
 

@@ -10,13 +10,14 @@ keep the set of groups they depend on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lamella.compiler.across import across
 from lamella.compiler.order import ordered
 from lamella.compiler.statements import Statement
 from lamella.ir.dim import Size, product
+from lamella.ir.index import coefficient
 from lamella.ir.loops import Expr, Var
 from lamella.ir.node import Node
 
@@ -45,6 +46,7 @@ class Group:
     needs: int = 0  # bit set of the groups it depends on, directly or not
     folds: bool = False
     late: bool = False  # it computes again what was computed before, and so belongs after that
+    origin: object = None  # the group whose statements those it began with compute again
 
 
 class Fusion:
@@ -52,8 +54,13 @@ class Fusion:
     it.
     """
 
-    def __init__(self, statements: Sequence[Statement]) -> None:
+    def __init__(
+        self, statements: Sequence[Statement], outputs: Collection[Node] = (),
+        offered: Mapping[Node, Node] | None = None,
+    ) -> None:  # fmt: skip
         self.statements = statements
+        self.outputs = outputs
+        self.offered = offered
         self.groups: dict[int, Group] = {}
         self.of: dict[Node, Group] = {}
         # groups so far; merged ones are gone, but their numbers are never used again
@@ -79,7 +86,7 @@ class Fusion:
         for group in sorted(candidates, key=lambda g: -g.number):
             if len(group.members) >= MOST or group.kind in CLOSED or self._cycle(group, s):
                 continue
-            if s.late and not group.late:
+            if (s.late and not group.late) or _apart(s, group):
                 continue
             plan = self._fit(group, s)
             if plan is not None:
@@ -103,7 +110,7 @@ class Fusion:
                 continue
             if not sizes or group.folds != (s.kind == "fold") or group.late != s.late:
                 continue
-            if group in inside or self._cycle(group, s):
+            if group in inside or self._cycle(group, s) or _apart(s, group):
                 continue
             if any(
                 (r.node, _places(r.index, m, group.axes[m])) in mine
@@ -114,7 +121,8 @@ class Fusion:
         return None
 
     def _new(self, s: Statement, kind: str, axes: list[int]) -> Group:
-        group = Group(self._made, kind, [s.node.shape[a] for a in axes], late=s.late)
+        sizes = [s.node.shape[a] for a in axes]
+        group = Group(self._made, kind, sizes, late=s.late, origin=s.origin)
         self._made += 1
         self.groups[group.number] = group
         self._add(group, s, tuple(axes))
@@ -233,7 +241,7 @@ class Fusion:
                 continue
             if other.sizes != group.sizes or len(other.members) + len(group.members) > MOST:
                 continue
-            if other.late != group.late:
+            if other.late != group.late or other.origin is not group.origin:
                 continue
             mapping = self._mapping(other, s)
             if mapping is None or tuple(mapping) != group.axes[s] or self._between(group, other):
@@ -268,16 +276,24 @@ class Fusion:
 
     def _ordered(self) -> list[Group]:
         """Groups, each after those it depends on."""
-        return ordered(list(self.groups.values()), self.of)
+        return ordered(list(self.groups.values()), self.of, self.outputs, self.offered)
+
+
+def _apart(s: Statement, group: Group) -> bool:
+    """Whether a statement that computes again must not join: what was in several groups is needed
+    at several times.
+    """
+    return s.origin is not None and s.origin is not group.origin
 
 
 def _places(
     index: Sequence[Expr], s: Statement, axes: Sequence[int]
-) -> tuple[tuple[int, ...], ...] | None:
-    """For each outer loop, where in an index its variable stands alone; None where it nowhere
-    does.
+) -> tuple[tuple[tuple[int, Size], ...], ...] | None:
+    """For each outer loop, where in an index its variable stands, and its steps there; None where
+    it nowhere does.
     """
-    found = tuple(tuple(p for p, i in enumerate(index) if i == s.out[a]) for a in axes)
+    steps = [[(p, coefficient(i, s.out[a])) for p, i in enumerate(index)] for a in axes]
+    found = tuple(tuple((p, c) for p, c in loop if c is not None and c != 0) for loop in steps)
     return found if all(found) else None
 
 
@@ -309,9 +325,15 @@ def _is_small(group: Group | None, s: Statement, limit: int) -> bool:
     return total <= limit
 
 
-def fuse(statements: Sequence[Statement], enabled: bool = True) -> list[Group]:
-    """The groups of ``statements``, in order; each statement alone where fusion is off."""
-    fusion = Fusion(statements)
+def fuse(
+    statements: Sequence[Statement], enabled: bool = True, outputs: Collection[Node] = (),
+    offered: Mapping[Node, Node] | None = None,
+) -> list[Group]:  # fmt: skip
+    """The groups of ``statements``, in order; each statement alone where fusion is off.
+
+    ``offered``: outputs that may be given the memory of an input, with the input.
+    """
+    fusion = Fusion(statements, outputs, offered)
     if enabled:
         return fusion.run()
     for s in statements:

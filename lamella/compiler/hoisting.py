@@ -14,9 +14,13 @@ from dataclasses import dataclass
 
 from lamella import ops
 from lamella.compiler.canonicalise import canonicalise, map_graph, with_inputs
+from lamella.compiler.convolution import GROWTH as CONVOLUTION
 from lamella.compiler.layout import layouts
+from lamella.compiler.loop_factors import loop_factors
 from lamella.compiler.partition import is_external
 from lamella.ir.node import Node, topological
+from lamella.ir.vectors import VectorUnit
+from lamella.ops.calls import Call
 
 __all__ = ["Hoisted", "hoist"]
 
@@ -33,9 +37,15 @@ class Hoisted:
     placeholders: list[Node]
 
 
-def hoist(outputs: Sequence[Node], steady: Collection[Node], vector_bytes: int) -> Hoisted | None:
-    """The graph in two; None where nothing is worth it, or sizes are open."""
-    nodes = layouts(canonicalise(outputs), vector_bytes)
+def hoist(
+    outputs: Sequence[Node], steady: Collection[Node], unit: VectorUnit, winograd: bool = True
+) -> Hoisted | None:
+    """The graph in two; None where nothing is worth it, or sizes are open. ``winograd``: whether
+    convolutions may be computed by Winograd's transforms of such inputs.
+    """
+    plain = canonicalise(outputs)
+    fixed = _made_of(topological(plain), frozenset(steady)) if winograd else {}
+    nodes = loop_factors(layouts(plain, unit, fixed), unit)
     order = topological(nodes)
     if not all(isinstance(size, int) for node in order for size in node.shape):
         return None
@@ -45,8 +55,9 @@ def hoist(outputs: Sequence[Node], steady: Collection[Node], vector_bytes: int) 
         if node in made_of or is_external(node):
             continue
         for position, source in enumerate(node.inputs):
-            value = source if position in node.op.stored else _computed(source)
-            if _worth(value, made_of) and value not in chosen:
+            value = source if _stored(node, position) else _computed(source)
+            growth = CONVOLUTION if node.op.name == "conv_winograd" else GROWTH
+            if _worth(value, made_of, growth) and value not in chosen:
                 chosen[value] = ops.placeholder(value.shape, value.dtype)
     if not chosen:
         return None
@@ -75,6 +86,12 @@ def _constant(node: Node) -> bool:
     return node.op.name in ("constant", "iota", "scalar")
 
 
+def _stored(node: Node, position: int) -> bool:
+    """Whether an input is made as it is, even if that only moves it."""
+    in_memory = isinstance(node.op, Call) and node.op.in_memory
+    return in_memory or position in node.op.stored
+
+
 def _computed(node: Node) -> Node:
     """What movement, which costs nothing, only moves."""
     while node.op.kind == "movement" and len(node.inputs) == 1 and not is_external(node):
@@ -82,8 +99,8 @@ def _computed(node: Node) -> Node:
     return node
 
 
-def _worth(node: Node, made_of: dict[Node, frozenset[Node]]) -> bool:
+def _worth(node: Node, made_of: dict[Node, frozenset[Node]], growth: int) -> bool:
     if node not in made_of or is_external(node):
         return False
-    most = GROWTH * sum(int(source.size) for source in made_of[node])
+    most = growth * sum(int(source.size) for source in made_of[node])
     return 0 < int(node.size) <= most

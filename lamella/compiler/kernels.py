@@ -7,7 +7,7 @@ what its arguments are in the program.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lamella.compiler.across import TransposeKernel, across
@@ -19,9 +19,11 @@ from lamella.compiler.fusion import Group
 from lamella.compiler.rows import Rows
 from lamella.compiler.statements import Program, Statement
 from lamella.compiler.walk import expressions, mentions, statements
+from lamella.compiler.written import certain
 from lamella.dtypes import DType, int64
 from lamella.ir.dim import Dim, Size, product, typical
 from lamella.ir.index import linearise, split_linear
+from lamella.ir.lanes import meeting
 from lamella.ir.loops import (
     Alloc,
     BufferParam,
@@ -37,6 +39,7 @@ from lamella.ir.loops import (
 )  # fmt: skip
 from lamella.ir.node import Node
 from lamella.ir.numbering import checked_indices
+from lamella.ir.vectors import VectorUnit
 from lamella.ops.base import Index
 from lamella.ops.calls import Call
 
@@ -52,6 +55,7 @@ class Draft:
     kernel: Kernel | None  # None for a call without one
     temporaries: set[Node]
     sites: list[str | None]  # of the operations that may report a fault
+    failure: str = ""  # the message of a fault that is no index out of range
     call: Node | None = None  # the call without a kernel
     zeroing: list[Kernel] = field(default_factory=list)  # before it, of results that begin as zero
 
@@ -60,9 +64,9 @@ class Writer:
     """What a primitive of kind "kernel" writes its statements with (``ops.base.KernelWriter``)."""
 
     def __init__(
-        self, statement: Statement, names: Mapping[Node, str], vector_bytes: int
+        self, statement: Statement, names: Mapping[Node, str], unit: VectorUnit
     ) -> None:
-        self.vector_bytes = vector_bytes
+        self.unit = unit
         self._statement = statement
         self._names = names
         self._count = 0
@@ -79,7 +83,7 @@ class Writer:
         """A new name for a variable or scratch buffer."""
         return self._unique(name)
 
-    def store(self, index: Index, value: Expr) -> Stmt:
+    def store(self, index: Index, value: Expr) -> Store:
         """Store one element of the result."""
         return Store(self._statement.name, linearise(index, self._statement.node.shape), value)
 
@@ -105,12 +109,12 @@ class Writer:
 
 
 def _own_kernel(
-    statement: Statement, program: Program, vector_bytes: int
+    statement: Statement, program: Program, unit: VectorUnit
 ) -> tuple[For, Size]:
     node = statement.node
     elements = Elements(program.names, program.params)
     sizes: tuple[Size, ...] = node.op.grid(node)
-    writer = Writer(statement, program.names, vector_bytes)
+    writer = Writer(statement, program.names, unit)
     args = [elements.argument(source) for source in node.inputs]
     grid = Var("g", product(sizes))
     if sizes:
@@ -119,19 +123,45 @@ def _own_kernel(
         at = tuple(shape.variables[v] for v in (*outer, last))
         body = node.op.kernel(node, args, at, writer)
         pays = node.op.name == "interleave" or (shape.lane and _lanes_pay(body, shape.lane))
+        if _is_partial(node) and shape.lane is not None:  # a person's: nothing else is known of it
+            pays = pays and meeting(For(shape.lane, "lanes", tuple(body))) is None
         if shape.lane is not None and pays:
             loop = For(shape.lane, "lanes", tuple(body))
             return For(shape.grid, "grid", (loop,)), _share(statement, shape.grid)
-        writer = Writer(statement, program.names, vector_bytes)
+        writer = Writer(statement, program.names, unit)
     body = node.op.kernel(node, args, split_linear(grid, sizes), writer)
     return For(grid, "grid", tuple(body)), 4 * _share(statement, grid)
 
 
-def _share(statement: Statement, grid: Var) -> int:
-    """Elements of the result in one grid iteration, roughly."""
-    extent = grid.extent if isinstance(grid.extent, (int, Dim)) else 1
-    size = sum(typical(part.size) for part in statement.parts) or typical(statement.node.size)
-    return size // max(1, typical(extent))
+def _is_partial(node: Node) -> bool:
+    return isinstance(node.op, Call) and node.op.partial
+
+
+def _unwritten(statement: Statement, program: Program, unit: VectorUnit) -> list[str]:
+    """The results of a person's kernel that it may leave unwritten, or read before."""
+    node = statement.node
+    if not _is_partial(node):
+        return []
+    elements = Elements(program.names, program.params)
+    grid = tuple(Var(f"g{axis}", size) for axis, size in enumerate(node.op.grid(node)))
+    args = [elements.argument(source) for source in node.inputs]
+    body = node.op.kernel(node, args, grid, Writer(statement, program.names, unit))
+    return [
+        program.names[part] for part in statement.parts
+        if not certain(body, grid, program.names[part], product(part.shape))
+    ]
+
+
+def _share(statement: Statement, grid: Var) -> Size:
+    """Elements of the result, or of the largest input, in one grid iteration, roughly."""
+    result: Size = 0
+    for node in statement.parts or (statement.node,):
+        result = result + node.size
+    size = max((result, *(source.size for source in statement.node.inputs)), key=typical)
+    if isinstance(grid.extent, int):
+        return size // max(1, grid.extent)
+    extent = grid.extent if isinstance(grid.extent, Dim) else 1
+    return typical(size) // max(1, typical(extent))
 
 
 def _lanes_pay(body: Sequence[Stmt], lane: Var) -> bool:
@@ -151,30 +181,35 @@ def _lanes_pay(body: Sequence[Stmt], lane: Var) -> bool:
     return lane_cost(lane, load_indices(roots)) < 2
 
 
-def draft(group: Group, program: Program, needed: set[Node], vector_bytes: int) -> Draft:
+def draft(group: Group, program: Program, needed: set[Node], unit: VectorUnit) -> Draft:
     """The kernel of ``group``; ``needed`` are the nodes that must be left in their buffers."""
     temporaries: set[Node] = set()
+    begun: list[str] = []  # buffers that begin as zero
     work: Size
     if group.kind in ("kernel", "call"):
         first = group.members[0]
         temporaries.update(first.parts)
         if isinstance(first.node.op, Call) and first.node.op.in_memory:
-            return Draft(None, temporaries, [], first.node)
-        body, work = _own_kernel(first, program, vector_bytes)
+            return Draft(None, temporaries, [], call=first.node)
+        body, work = _own_kernel(first, program, unit)
+        begun = _unwritten(first, program, unit)
     elif group.kind == "tiles":
-        direct = convolution_writer(group, program, needed, vector_bytes)
-        tiles = direct or writer(group, needed, vector_bytes)
+        direct = convolution_writer(group, program, needed, unit)
+        tiles = direct or writer(group, needed, unit)
         body, work = tiles.grid(), tiles.work
     elif group.kind == "across" and (axes := across(group.members[0])) is not None:
-        blocks = TransposeKernel(group.members[0], axes, vector_bytes)
+        blocks = TransposeKernel(group.members[0], axes, unit)
         body, work = blocks.grid(), blocks.work
     else:
         rows = Rows(group, needed)
         body, work = rows.grid(), rows.work
         temporaries = rows.temporaries
-    kernel = _signed(body, _dtypes(group, program), work)
-    zeroing = [_zeroing(name, kernel, program) for name in _added_to(kernel)]
-    return Draft(kernel, temporaries, _sites(group) if kernel.faults else [], None, zeroing)
+    kernel = _signed(body, _dtypes(group, program), work, begun)
+    begun += [name for name in _added_to(kernel) if name not in begun]
+    zeroing = [_zeroing(name, kernel, program) for name in begun]
+    sites = _sites(group) if kernel.faults else []
+    failure = getattr(group.members[0].node.op, "failure", "")
+    return Draft(kernel, temporaries, sites, failure, zeroing=zeroing)
 
 
 def _added_to(kernel: Kernel) -> list[str]:
@@ -199,14 +234,18 @@ def _dtypes(group: Group, program: Program) -> dict[str, DType]:
     return {program.names[n]: n.dtype for n in wanted if n in program.names}
 
 
-def _signed(body: For, dtypes: dict[str, DType], work: Size) -> Kernel:
-    """The kernel around ``body``: arguments in order of first mention."""
+def _signed(
+    body: For, dtypes: dict[str, DType], work: Size, begun: Collection[str] = ()
+) -> Kernel:
+    """The kernel around ``body``: arguments in order of first mention; what has ``begun`` keeps
+    what it does not write.
+    """
     found = mentions((body,))
     buffers = []
     for name in found.buffers:
         if name not in dtypes:
             continue  # scratch
-        reads, writes = name in found.reads, name in found.writes
+        reads, writes = name in found.reads or name in begun, name in found.writes
         if reads and writes:
             buffers.append(BufferParam(name, dtypes[name], "inout"))
         else:

@@ -9,7 +9,7 @@ passes the order on. The meaning of every node is kept; only which form is store
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 
 from lamella import ops
@@ -18,6 +18,7 @@ from lamella.compiler.convolution import direct
 from lamella.compiler.partition import is_external
 from lamella.ir.dim import Shape, Size
 from lamella.ir.node import Node
+from lamella.ir.vectors import VectorUnit
 from lamella.ops.joining import Concatenate
 from lamella.ops.movement import Permute
 from lamella.ops.reduce import Reduction
@@ -28,9 +29,11 @@ LONG = 256  # elements that are summed as one axis; windows are shorter
 Order = tuple[int, ...]  # axis i of the stored form is axis order[i] of the node
 
 
-def layouts(outputs: Sequence[Node], vector_bytes: int) -> list[Node]:
-    """The pass."""
-    layout = _Layout(vector_bytes)
+def layouts(
+    outputs: Sequence[Node], unit: VectorUnit, steady: Container[Node] = ()
+) -> list[Node]:
+    """The pass. ``steady`` are nodes whose values stay the same from call to call."""
+    layout = _Layout(unit, steady)
     found = map_graph(outputs, layout.change)
     return [layout.settled.get(node, node) for node in found]
 
@@ -54,8 +57,8 @@ def moved(node: Node, order: Order) -> Node:
 class _Layout:
     """The nodes that are better stored in another order, and the rules by which it spreads."""
 
-    def __init__(self, vector_bytes: int) -> None:
-        self.vector_bytes = vector_bytes
+    def __init__(self, unit: VectorUnit, steady: Container[Node]) -> None:
+        self.unit, self.steady = unit, steady
         self.orders: dict[Node, Order] = {}
         self.kept: set[Node] = set()
         self.settled: dict[Node, Node] = {}
@@ -65,7 +68,8 @@ class _Layout:
         if is_external(node) or node.op.kind == "leaf":
             return node
         ordered = bool(inputs) and inputs[0] in self.orders
-        convolution = direct(node, inputs, self.vector_bytes, ordered)
+        steady = len(inputs) > 1 and node.inputs[1] in self.steady
+        convolution = direct(node, inputs, self.unit, ordered, steady)
         if convolution is not None:
             return self._ordered(convolution, (0, *range(2, node.ndim), 1))
         first = next((n for n in inputs if n in self.orders), None)

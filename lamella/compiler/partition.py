@@ -49,10 +49,20 @@ def materialised(order: Sequence[Node], outputs: Sequence[Node], fuse: bool = Tr
         n for n in order if n.value is None and (n.op.kind in OWN or n.op.name == "barrier")
     }
     stored.update(n for n in outputs if not is_external(n))
+    stored.update(_wanted(order))  # before chains are cut, which end where something is stored
     costs = _by_size(order, stored)
     _by_demand(order, stored, costs)
-    _by_users(order, stored, costs)
+    _by_users(order, stored, _by_size(order, stored))  # what is stored by now costs its users less
     return stored
+
+
+def _wanted(order: Sequence[Node]) -> list[Node]:
+    """The operands that kernels take from memory alone."""
+    found = [
+        source for node in order if not is_external(node)
+        for position, source in enumerate(node.inputs) if position in node.op.stored
+    ]  # fmt: skip
+    return [source for source in found if not is_external(source) and source.op.kind != "leaf"]
 
 
 def _by_size(order: Sequence[Node], stored: set[Node]) -> dict[Node, int]:
@@ -86,11 +96,24 @@ def _filled(order: Sequence[Node]) -> set[Node]:
     return found
 
 
+def _of_indices(order: Sequence[Node]) -> set[Node]:
+    """Nodes whose elements depend on their indices alone, as one-hot rows and masks do: computing
+    them reads no memory.
+    """
+    found: set[Node] = set()
+    for node in order:
+        composed = bool(node.inputs) and node.op.kind in ("elementwise", "movement")
+        inner = composed and not is_external(node) and all(s in found for s in node.inputs)
+        if inner or node.op.name in ("constant", "iota"):
+            found.add(node)
+    return found
+
+
 def _by_demand(order: Sequence[Node], stored: set[Node], costs: dict[Node, int]) -> None:
     """Operands read many times over (by contractions, kernels, gathers' indices, broadcasts) are
     stored unless cheap.
     """
-    filled = _filled(order)
+    filled, of_indices = _filled(order), _of_indices(order)
     for node in order:
         if is_external(node):
             continue
@@ -100,10 +123,10 @@ def _by_demand(order: Sequence[Node], stored: set[Node], costs: dict[Node, int])
                 continue
             limit = None
             in_memory = kind == "call" and node.op.in_memory  # type: ignore[attr-defined]
-            if in_memory or position in node.op.stored:
+            if in_memory:
                 stored.add(source)
             elif kind in ("contraction", "kernel", "call") and name != "interleave":  # reads once
-                limit = 1
+                limit = CHEAP if source in of_indices else 1
             elif name in REPEATED or (name == "gather" and position == 1):
                 limit = CHEAP
             elif name == "gather" and source in filled:

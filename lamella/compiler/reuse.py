@@ -3,7 +3,8 @@
 Input: a kernel. Output: for each of its outputs, the inputs whose memory it may take over, and
 whether its stores are aligned, so that they may bypass the caches. Taking over is safe where the
 kernel reads the operand only at the very index it stores to, in the same iteration of every loop,
-and nothing reads the operand afterwards, in it or later.
+and nothing reads the operand afterwards, in it or later: stores that stand beside each other are
+ordered for that.
 """
 
 from __future__ import annotations
@@ -13,9 +14,52 @@ from dataclasses import replace
 
 from lamella.compiler.walk import expressions, statement_roots, statements
 from lamella.ir.index import parts
-from lamella.ir.loops import For, Kernel, Load, Store
+from lamella.ir.loops import Expr, For, If, Kernel, Load, Stmt, Store
 
-__all__ = ["in_place", "streamable", "streamed", "with_alias"]
+__all__ = ["in_place", "reads_first", "streamable", "streamed", "with_alias"]
+
+
+def reads_first(kernel: Kernel) -> Kernel:
+    """The kernel with stores beside each other in such an order that what reads most operands is
+    stored first: an optimiser's parameter, which its new moments are made for, before those.
+    """
+    body = kernel.body
+    return replace(kernel, body=replace(body, body=_reads_first(body.body)))
+
+
+def _reads_first(body: Sequence[Stmt]) -> tuple[Stmt, ...]:
+    found: list[Stmt] = []
+    beside: list[Store] = []
+    for s in body:
+        if isinstance(s, Store):
+            beside.append(s)
+            continue
+        found += [*_most_first(beside), _inside(s)]
+        beside = []
+    return (*found, *_most_first(beside))
+
+
+def _inside(s: Stmt) -> Stmt:
+    if isinstance(s, For):
+        return replace(s, body=_reads_first(s.body))
+    if isinstance(s, If):
+        return replace(s, then=_reads_first(s.then), otherwise=_reads_first(s.otherwise))
+    return s
+
+
+def _most_first(stores: Sequence[Store]) -> Sequence[Store]:
+    if len(stores) < 2:
+        return stores
+    reads = [_buffers(statement_roots(s)) for s in stores]
+    written = [s.buffer for s in stores]
+    if len(set(written)) < len(written) or not set().union(*reads).isdisjoint(written):
+        return stores
+    order = sorted(range(len(stores)), key=lambda i: -len(reads[i]))
+    return [stores[i] for i in order]
+
+
+def _buffers(roots: Sequence[Expr]) -> set[str]:
+    return {e.buffer for e in expressions(roots) if isinstance(e, Load)}
 
 
 def in_place(kernel: Kernel) -> dict[str, list[str]]:

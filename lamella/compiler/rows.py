@@ -10,10 +10,11 @@ innermost inner loop, or along an outer loop where memory is contiguous there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from lamella.compiler.ahead import ahead
 from lamella.compiler.blocks import (
     ROWS,
     STRIP,
@@ -25,11 +26,13 @@ from lamella.compiler.blocks import (
     load_indices,
     merged,
 )  # fmt: skip
-from lamella.compiler.fusion import Group
+from lamella.compiler.columns import NARROW, OPS, WIDE, Column, columns
+from lamella.compiler.fusion import PARALLEL, Group
+from lamella.compiler.mathlib.expand import FUNCTIONS
 from lamella.compiler.statements import Statement
-from lamella.compiler.walk import operations
+from lamella.compiler.walk import expressions, operations
 from lamella.dtypes import DType, int64
-from lamella.ir.dim import Size, product
+from lamella.ir.dim import Size, ceildiv, product
 from lamella.ir.index import Substitution, add, coefficient, linearise, mul
 from lamella.ir.loops import (
     Accumulate,
@@ -52,7 +55,10 @@ __all__ = ["Rows"]
 
 Item = TypeVar("Item")
 
-SCRATCH = 192 * 1024  # bytes of local rows in one kernel
+SCRATCH = 192 * 1024  # bytes of local rows of all lanes, where lanes run along an outer loop
+BESIDE = 4  # iterations that are written out inside the lanes
+AGAIN = 2  # operations that cost less than a row's stores
+KEPT = 512 * 1024  # bytes of local rows in one kernel: what a second-level cache may hold
 
 
 @dataclass(slots=True)
@@ -65,6 +71,7 @@ class Entry:
     second: Expr | None
     stored: bool  # in its buffer
     scratch: str | None = None  # in a local row
+    again: bool = False  # computed again where it is read
 
 
 @dataclass(slots=True)
@@ -98,7 +105,7 @@ class Rows:
         """The kernel's grid loop."""
         for statement in self.group.members:
             self._enter(statement)
-        return self._write()
+        return ahead(self._write())
 
     # -- placing members in nests ------------------------------------------------------------------
     def _inner_of(self, s: Statement, per_axis: Sequence[Item]) -> tuple[Item, ...]:
@@ -150,12 +157,15 @@ class Rows:
 
     def _keep(self, entry: Entry) -> None:
         """Room for a row that a later nest may read: local scratch, or a buffer where it is large
-        or of unknown size.
+        or of unknown size; none for what costs no more to compute again.
         """
+        if _is_cheap(entry):
+            entry.again = True
+            return
         size = product(tuple(v.size for v in entry.inner))
         node = entry.statement.node
-        room = size * node.dtype.itemsize if isinstance(size, int) else SCRATCH
-        if isinstance(room, int) and self._scratch + room <= SCRATCH // 2:
+        room = size * node.dtype.itemsize if isinstance(size, int) else KEPT + 1
+        if isinstance(room, int) and self._scratch + room <= KEPT:
             entry.scratch = f"r{len(self._place)}"
             self._scratch += room
         else:
@@ -171,6 +181,9 @@ class Rows:
         inner = self._inner_of(s, index)
         if not entry.inner or (where == at and inner == entry.inner):
             return _masked(entry.value, new)
+        if entry.again:
+            there = Substitution(dict(zip(entry.inner, inner, strict=True)))
+            return _masked(there(entry.value), new)
         if entry.scratch is None:
             return new
         self._reread.add(entry.scratch)
@@ -212,24 +225,73 @@ class Rows:
             inner.append(variables)
         roots = [settled(root) for root in roots]
         lane = self._lane(outer, inner, roots)
-        row = None if any(inner) or self.group.folds else crossing(outer, lane, load_indices(roots))
-        shape = frame(outer, lane, any(inner), row)
-        final: dict[Var, Expr] = {v: Substitution(shape.variables)(e) for v, e in old.items()}
-        final |= {v: e for v, e in shape.variables.items() if v not in final}
-        finish = Substitution(final, lambda _, new: _strip_row(new, shape))
+        if lane is not None and self._are_columns(outer, lane):
+            return self._columns(outer, lane, inner[0], Substitution(old))
+        plain = lane is not None and not any(inner) and not self.group.folds
+        row = crossing(outer, lane, load_indices(roots)) if plain else None
+        beside = self._beside(outer, lane, settled) if plain and row is None else None
+        shape = frame([v for v in outer if v is not beside], lane, any(inner), row)
+        # merged loops first: only in terms of one variable do quotients and remainders meet again
+        whole = Substitution(old)
+        cut = Substitution(shape.variables, lambda _, new: _strip_row(new, shape))
+
         body = self._allocs(shape)
-        statements = [
-            s
-            for nest, vs in zip(self._nests, inner, strict=True)
-            for s in self._nest(nest, vs, shape, finish)
-        ]
+        statements: list[Stmt] = []
+        for turn in _turns(beside):
+
+            def finish(value: Expr, turn: Substitution = turn) -> Expr:
+                return cut(turn(whole(value)))
+
+            for nest, variables in zip(self._nests, inner, strict=True):
+                statements += self._nest(nest, variables, shape, finish)
         if shape.lane is not None:
             statements = [For(shape.lane, "lanes", tuple(statements))]
-        self.work = self._estimate() * shape.block
+        self.work = self._estimate() * shape.block * (1 if beside is None else beside.size)
         if shape.row is not None:
             statements = [For(shape.row, "serial", tuple(statements))]
             self.work = self.work * ROWS
         return For(shape.grid, "grid", (*body, *statements))
+
+    def _beside(
+        self, outer: Sequence[Var], lane: Var | None, settled: Substitution
+    ) -> Var | None:
+        """The short loop along which results are contiguous where the lanes step over it, as in a
+        stack of few: its iterations run side by side, so that a line of memory is written at once.
+        """
+        entries = [entry for nest in self._nests for entry in nest.entries if entry.stored]
+        places = [settled(self._index(entry)) for entry in entries]
+        for v in outer:
+            if lane is None or v is lane or not isinstance(v.extent, int) or v.extent > BESIDE:
+                continue
+            steps = [(coefficient(place, v), coefficient(place, lane)) for place in places]
+            if all(step == (1, v.extent) for step in steps):
+                return v
+        return None
+
+    def _are_columns(self, outer: Sequence[Var], lane: Var) -> bool:
+        """Whether all this does is to sum over rows, with columns and tasks enough."""
+        entries = [entry for nest in self._nests for entry in nest.entries]
+        simple = all(e.statement.fold and e.statement.fold[0] in OPS for e in entries)
+        if not simple or len(self._nests) > 1 or not isinstance(lane.extent, int):
+            return False
+        tasks = product(tuple(v.size for v in outer if v is not lane)) * ceildiv(lane.extent, WIDE)
+        return lane.extent > NARROW and (not isinstance(tasks, int) or tasks >= PARALLEL)
+
+    def _columns(
+        self, outer: Sequence[Var], lane: Var, over: Sequence[Var], settled: Substitution
+    ) -> For:
+        shape = frame(outer, lane, True, strip=WIDE)
+        cut = Substitution(shape.variables)
+        found = []
+        for entry in self._nests[0].entries:
+            s = entry.statement
+            identity = s.fold[1] if s.fold is not None else Const(0, s.node.dtype)
+            value, index = (cut(settled(e)) for e in (entry.value, self._index(entry)))
+            op = s.fold[0] if s.fold is not None else "add"
+            found.append(Column(_folded(s), op, identity, value, s.name, index, s.node.dtype))
+        self.work = self._estimate() * shape.block
+        inside = columns(found, shape.lane or lane, shape.block, over)
+        return For(shape.grid, "grid", tuple(inside))
 
     def _lane(self, outer: list[Var], inner: list[list[Var]], roots: list[Expr]) -> Var | None:
         """The outer loop that lanes run along, or None where they run along the inner loops. Of
@@ -257,7 +319,7 @@ class Rows:
         return result
 
     def _nest(
-        self, nest: Nest, variables: list[Var], shape: Frame, finish: Substitution
+        self, nest: Nest, variables: list[Var], shape: Frame, finish: Callable[[Expr], Expr]
     ) -> list[Stmt]:
         before: list[Stmt] = []
         inside: list[Stmt] = []
@@ -293,12 +355,31 @@ class Rows:
         return total
 
 
+def _turns(loop: Var | None) -> list[Substitution]:
+    """The iterations of a loop that is written out, if there is one."""
+    if loop is None:
+        return [Substitution({})]
+    return [Substitution({loop: Const(i, int64)}) for i in range(int(loop.size))]
+
+
 def _strip_row(load: Load, shape: Frame) -> Load:
     """A scratch row holds one element a lane where lanes run along an outer loop."""
     if shape.lane is None or not load.buffer.startswith("r"):
         return load
     index = add(mul(load.index, shape.block), shape.lane)
     return Load(load.buffer, index, load.dtype, load.mask, load.other)
+
+
+def _is_cheap(entry: Entry) -> bool:
+    """Whether computing a row's elements again takes one load, like reading them, and at most two
+    operations. A row whose elements are all the same is read, which checks the index.
+    """
+    inner = set(entry.inner)
+    varying = [e for e in expressions([entry.value]) if not inner.isdisjoint(expressions([e]))]
+    loads = sum(isinstance(e, Load) for e in varying)
+    applied = [e for e in varying if isinstance(e, Apply)]
+    few = loads <= 1 and len(applied) <= AGAIN
+    return bool(varying) and few and not any(e.op in FUNCTIONS for e in applied)
 
 
 def _masked(value: Expr, like: Load) -> Expr:

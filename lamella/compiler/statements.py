@@ -9,8 +9,9 @@ read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from lamella.compiler.elements import Elements, ReadOf
@@ -20,7 +21,7 @@ from lamella.ir.dim import Size, product
 from lamella.ir.index import coefficient, constant
 from lamella.ir.loops import Apply, Const, Expr, Load, Var
 from lamella.ir.node import Node
-from lamella.ops.calls import Call, PairedCall, Part, part
+from lamella.ops.calls import Call, Part, has_effects, part
 
 if TYPE_CHECKING:
     from lamella.ops.contraction import Contraction
@@ -66,6 +67,7 @@ class Statement:
     sources: list[Node] = field(default_factory=list)
     parts: tuple[Node, ...] = ()  # the results of a call
     late: bool = False  # it depends on values that are computed again
+    origin: object = None  # the group of the statement that this one computes again
 
     @property
     def wide(self) -> list[int]:
@@ -97,8 +99,13 @@ def _index(variables: Sequence[Var]) -> tuple[Expr, ...]:
     return tuple(constant(0) if v.extent == 1 else v for v in variables)
 
 
-def build(order: Sequence[Node], outputs: Sequence[Node], stored: set[Node]) -> Program:
-    """The statements of a graph given in order."""
+def build(
+    order: Sequence[Node], outputs: Sequence[Node], stored: set[Node],
+    copies: Mapping[Node, object] = MappingProxyType({}),
+) -> Program:  # fmt: skip
+    """The statements of a graph given in order;
+    ``copies`` compute again what other nodes have, which were in these groups.
+    """
     names: dict[Node, str] = {}
     params: dict[Node, str] = {}
     for node in order:
@@ -113,16 +120,17 @@ def build(order: Sequence[Node], outputs: Sequence[Node], stored: set[Node]) -> 
         if node in stored and isinstance(node.op, Call):
             _parts(statements, order, names, params)
     _in_order(statements)
-    late = _late(order)
+    late = _late(order, copies)
     for statement in statements:
         statement.late = statement.node in late
+        statement.origin = copies.get(statement.node)
     return Program(_live(statements, outputs), names, params, list(outputs))
 
 
-def _late(order: Sequence[Node]) -> set[Node]:
+def _late(order: Sequence[Node], copies: Collection[Node]) -> set[Node]:
     """The nodes that depend on one that is computed again."""
-    found: set[Node] = set()
-    if any(node.op.name == "again" for node in order):
+    found: set[Node] = set(copies)
+    if found or any(node.op.name == "again" for node in order):
         for node in order:
             if node.op.name == "again" or any(source in found for source in node.inputs):
                 found.add(node)
@@ -150,8 +158,7 @@ def _in_order(statements: Sequence[Statement]) -> None:
     """Every effect depends on the one before."""
     before: Statement | None = None
     for s in statements:
-        op = s.node.op.inner if isinstance(s.node.op, PairedCall) else s.node.op
-        if isinstance(op, Call) and op.effect:
+        if has_effects(s.node):
             if before is not None:
                 s.sources = [*s.sources, before.parts[0]]
             before = s

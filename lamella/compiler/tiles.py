@@ -14,50 +14,59 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lamella.compiler.contraction_base import ContractionKernel, along, plain
-from lamella.compiler.contraction_panels import Panel
-from lamella.compiler.contraction_register import RegisterTile, zero
+from lamella.compiler.contraction_bytes import offset_alloc, offsets
+from lamella.compiler.contraction_panels import LINE, Panel
+from lamella.compiler.contraction_register import UNROLL, RegisterTile
 from lamella.compiler.contraction_shapes import Shape
 from lamella.compiler.fusion import Group
-from lamella.compiler.walk import expressions, operations
+from lamella.compiler.walk import operations
 from lamella.ir.dim import Size, product
-from lamella.ir.index import TRUE, add, both, constant, lt, minimum, mul, split_linear
+from lamella.ir.index import (
+    TRUE,
+    add,
+    both,
+    constant,
+    floordiv,
+    lt,
+    minimum,
+    mod,
+    mul,
+    split_linear,
+)  # fmt: skip
 from lamella.ir.loops import Alloc, Apply, Expr, For, If, Load, Stmt, Store, Var
 from lamella.ir.node import Node
+from lamella.ir.vectors import VectorUnit
 
 __all__ = ["TileKernel"]
 
 AHEAD = 16  # steps of k for which the right panel is asked for before
+STREAMED = 4  # rows that take as long as reading what they are multiplied by
 SHORT = 96  # operations of a tail that may be written out for every row of the register tile
 
 
 class TileKernel(ContractionKernel):
     """Writes the kernel of one contraction with its tail."""
 
-    def __init__(self, group: Group, needed: set[Node], vector_bytes: int, shape: Shape) -> None:
-        super().__init__(group, needed, vector_bytes, shape.swapped)
-        if shape.in_place and self.sizes[1] % shape.rows != 0 and self._rereads():
+    def __init__(self, group: Group, needed: set[Node], unit: VectorUnit, shape: Shape) -> None:
+        super().__init__(group, needed, unit, shape.swapped)
+        if shape.in_place and self.sizes[1] % shape.rows != 0 and self.rereads():
             shape = replace(shape, in_place=False)
         s = self.shape = shape
-        self.acc = RegisterTile(s.rows, s.columns, self.dtype)
-        (along_rows, along_k), _ = self.order()
+        self.acc = RegisterTile(s.rows, s.columns, self.dtype, fused=self.fused)
+        along_rows, along_k = self.runs_order()
         by_rows = along_k and not along_rows
-        self.left_panel = Panel("left", self.dtype, s.rows, s.depth, 1, by_rows, self.lanes)
+        self.together = s.together if along_rows and not by_rows and not s.in_place else 1
+        self.left_panels = Panel(
+            "left", self.dtype, s.rows, s.depth, self.together, by_rows, self.lanes
+        )
         self.right_panels = Panel(
             "right", self.dtype, s.columns, s.depth, s.column_panels, False, self.lanes
         )
-        self._allocs: list[Stmt] = [self.right_panels.alloc()]
+        self._allocs: list[Stmt] = [] if s.ready else [self.right_panels.alloc()]
         if not s.in_place:
-            self._allocs.append(self.left_panel.alloc())
-
-    def _rereads(self) -> bool:
-        """Whether the tail reads where it stores: then no row may be computed twice, because the
-        result may be written over what is read.
-        """
-        row, column = Var("left_x", self.sizes[1]), Var("right_x", self.sizes[2])
-        stores = self.tail(zero(self.dtype), row, column)
-        places = {s.index for s in stores}
-        loads = (e for e in expressions([s.value for s in stores]) if isinstance(e, Load))
-        return any(e.index in places for e in loads)
+            self._allocs.append(self.left_panels.alloc())
+        if self.shifts:
+            self._allocs.append(offset_alloc(s.rows))
 
     # -- the grid ----------------------------------------------------------------------------------
     def grid(self) -> For:
@@ -69,7 +78,8 @@ class TileKernel(ContractionKernel):
         grid = Var("g", product(blocks))
         self.batch, at_m, at_n = split_linear(grid, blocks)
         self.row0, self.column0 = mul(at_m, tile_rows), mul(at_n, tile_columns)
-        self.work = tile_rows * tile_columns * k // 8 + 1
+        rows = max(tile_rows, STREAMED) if s.ready else tile_rows
+        self.work = rows * tile_columns * k // 8 + 1
         self.k0: Expr = constant(0)
         self.count: Size | Expr = k
         if isinstance(k, int) and k <= s.depth:
@@ -87,53 +97,139 @@ class TileKernel(ContractionKernel):
         _, m, n, _ = self.sizes
         pj = self.panels("mj", s.column_panels, n, self.column0, s.columns)
         pi = self.panels("mi", s.row_panels, m, self.row0, s.rows)
-        qj = Var("qj", pj.extent)
-        column0 = add(self.column0, mul(qj, s.columns))
-        pack = self.right_panels.fill(
-            qj, self.valid(s.columns, n, column0), self.count,
-            lambda j, k: self.right(add(column0, j), add(self.k0, k)),
-        )  # fmt: skip
-        tiles = For(pj, "serial", tuple(self._tile(pi, pj, kb)))
-        rows = For(pi, "serial", (*self._pack_left(pi), tiles))
-        return [For(qj, "serial", tuple(pack)), rows]
+        return [*self._pack_right(pj), self._rows(pi, pj, kb)]
 
-    def _pack_left(self, pi: Var) -> list[Stmt]:
+    def _rows(self, panels: Var, pj: Var, kb: Var | None) -> For:
+        """Every panel of rows against all of columns: packed one by one, or some together."""
+
+        def met(pi: Expr) -> tuple[Stmt, ...]:
+            tiles = For(pj, "serial", tuple(self._tile(pi, pj, kb)))
+            return *self._offsets(pi), tiles
+
+        few = self.together
+        if few == 1:
+            return For(panels, "serial", (*self._pack_left(panels), *met(panels)))
+        group = Var("mg", plain(floordiv(add(panels.extent, few - 1), few)))
+        first = mul(group, few)
+        each = Var("me", plain(minimum(few, add(panels.extent, mul(first, -1)))))
+        pack = self._pack_together(first, each.extent)
+        return For(group, "serial", (*pack, For(each, "serial", met(add(first, each)))))
+
+    def _pack_right(self, pj: Var) -> list[Stmt]:
+        """All panels of columns into scratch, unless they lie in memory so."""
+        if self.shape.ready:
+            return []
+        qj = Var("qj", pj.extent)
+        column0 = add(self.column0, mul(qj, self.shape.columns))
+        pack = self.right_panels.fill(
+            qj, self.valid(self.shape.columns, self.sizes[2], column0), self.count,
+            lambda j, k: self.right(add(column0, j), add(self.k0, k)), self.right_runs[1],
+        )  # fmt: skip
+        return [For(qj, "serial", tuple(pack))]
+
+    def _pack_left(self, pi: Expr) -> list[Stmt]:
         """A panel of rows into scratch, unless it is read in place."""
         if self.shape.in_place:
             return []
         row0 = self._row0(pi)
-        return self.left_panel.fill(
+        return self.left_panels.fill(
             0, self.valid(self.shape.rows, self.sizes[1], row0), self.count,
-            lambda i, k: self.left(add(row0, i), add(self.k0, k)),
+            lambda i, k: self.left(add(row0, i), add(self.k0, k)), self.left_runs[1],
         )  # fmt: skip
 
-    def _row0(self, pi: Var) -> Expr:
+    def _pack_together(self, first: Expr, count: Size | Expr) -> list[Stmt]:
+        """Panels of rows from ``first`` on into scratch: whole lines of memory where all are full,
+        else one after the other.
+        """
+        rows, few, run = self.shape.rows, self.together, self.left_runs[1]
+        row0 = self._row0(first)
+
+        def element(i: Expr, k: Expr) -> Expr:
+            return self.left(add(row0, i), add(self.k0, k))
+
+        all_of = self.left_panels.fill_all(self.count, element)
+        valid = self.valid(rows * few, self.sizes[1], row0)
+        full = both(lt(few - 1, count), lt(rows * few - 1, valid))
+        if full == TRUE:
+            return all_of
+        q = Var("mq", count)
+        start = mul(q, rows)
+        part = self.left_panels.fill(
+            q, self.valid(rows, self.sizes[1], add(row0, start)), self.count,
+            lambda i, k: element(add(start, i), k), run,
+        )  # fmt: skip
+        return [If(full, tuple(all_of), (For(q, "serial", tuple(part)),))]
+
+    def _offsets(self, pi: Expr) -> list[Stmt]:
+        """What the sums of a panel's rows begin with, where that is not zero."""
+        if not self.shifts:
+            return []
+        return [offsets(self.shape.rows, self.count, lambda i, k: self._left(pi, i, k))]
+
+    def _left(self, pi: Expr, i: Expr, k: Expr) -> Expr:
+        """An element of a panel of rows, where the register tile reads it."""
+        if self.shape.in_place:
+            return self.left(add(self._row0(pi), i), add(self.k0, k))
+        return self.left_panels.load(mod(pi, self.together), i, k)
+
+    def _row0(self, pi: Expr) -> Expr:
         """The first row of a panel; read in place, the last one begins early enough to be full."""
         row0, m = add(self.row0, mul(pi, self.shape.rows)), self.sizes[1]
         if not self.shape.in_place or m % self.shape.rows == 0:
             return row0
         return minimum(row0, m - self.shape.rows)
 
-    def _tile(self, pi: Var, pj: Var, kb: Var | None) -> list[Stmt]:
-        """One register tile."""
-        s, right, row0 = self.shape, self.right_panels, self._row0(pi)
+    def _tile(self, pi: Expr, pj: Var, kb: Var | None) -> list[Stmt]:
+        """One register tile; at the edge, as many of its vectors as hold columns."""
+        s, n = self.shape, self.sizes[2]
+        multiply = self._multiply(pi, pj)
+        few = -(-(n % s.columns) // self.lanes) * self.lanes if isinstance(n, int) else 0
+        if 0 < few < s.columns:
+            whole = lt(add(self.column0, mul(pj, s.columns), s.columns - 1), n)
+            multiply = [If(whole, tuple(multiply), tuple(self._multiply(pi, pj, few)))]
+        hints = self._hints(pi, pj, kb)
+        return [*self.acc.clear(self.start), *hints, *multiply, *self._finish(pi, pj, kb)]
 
-        def load_left(i: Expr, k: Expr) -> Expr:
-            if s.in_place:
-                return self.left(add(row0, i), add(self.k0, k))
-            return self.left_panel.load(0, i, k)
-
-        multiply = self.acc.multiply(
+    def _multiply(self, pi: Expr, pj: Var, columns: int = 0) -> list[Stmt]:
+        """Add the products of a block of k."""
+        return self.acc.multiply(
             self.count,
-            load_left,
-            lambda k, j: right.load(pj, j, k),
-            whole=not s.in_place,
-            soon=lambda k: right.soon(pj, add(k, AHEAD)),
+            lambda i, k: self._left(pi, i, k),
+            lambda k, j: self._right(pj, k, j),
+            whole=not self.shape.in_place,
+            soon=lambda k: self._soon(pj, add(k, AHEAD)),
+            columns=columns,
         )
-        return [*self.acc.clear(), *multiply, *self._finish(pi, pj, kb)]
+
+    def _hints(self, pi: Expr, pj: Var, kb: Var | None) -> list[Stmt]:
+        """Ask for what the tail reads, while the sums are computed that it waits for."""
+        s = self.shape
+        column0 = add(self.column0, mul(pj, s.columns))
+        hints = self.tail_hints(self._row0(pi), column0, s.rows, s.columns)
+        if kb is None or not hints:
+            return hints
+        return [If(lt(add(kb.extent, -2), kb), tuple(hints))]
+
+    def _right(self, pj: Var, k: Expr, j: Expr) -> Expr:
+        """An element of a panel of columns."""
+        if not self.shape.ready:
+            return self.right_panels.load(pj, j, k)
+        column = add(self.column0, mul(pj, self.shape.columns), j)
+        return self.right(column, add(self.k0, k))
+
+    def _soon(self, pj: Var, k: Expr) -> list[Stmt]:
+        """Hints for a turn's steps of a panel of columns."""
+        if not self.shape.ready:
+            return self.right_panels.soon(pj, k)
+        line = LINE // self.dtype.itemsize
+        found: list[Stmt] = []
+        for step in range(UNROLL):
+            for j in range(0, self.shape.columns, line):
+                found += self.soon(self._right(pj, add(k, step), constant(j)))
+        return found
 
     # -- the end of a tile -------------------------------------------------------------------------
-    def _finish(self, pi: Var, pj: Var, kb: Var | None) -> list[Stmt]:
+    def _finish(self, pi: Expr, pj: Var, kb: Var | None) -> list[Stmt]:
         """Add what earlier blocks of k made, and behind the last block compute the tail."""
         s = self.shape
         row0, column0 = self._row0(pi), add(self.column0, mul(pj, s.columns))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from lamella.ir.dim import Dim, Size, symbols
-from lamella.ir.index import parts
+from lamella.ir.index import constant, parts, sub
 from lamella.ir.loops import (
     Accumulate,
     Apply,
@@ -84,6 +84,19 @@ def expressions(roots: Iterable[Expr]) -> Iterator[Expr]:
 def loads_of(value: Expr) -> list[Load]:
     """The loads an element is made of."""
     return [e for e in expressions([value]) if isinstance(e, Load)]
+
+
+def start_of_run(values: Sequence[Expr]) -> Load | None:
+    """The first of plain loads of elements that follow each other; None if they are not that."""
+    first = values[0]
+    for at, e in enumerate(values):
+        if not isinstance(e, Load) or not isinstance(first, Load):
+            return None
+        if e.buffer != first.buffer or e.mask is not None:
+            return None
+        if sub(e.index, first.index) != constant(at):
+            return None
+    return first if isinstance(first, Load) else None
 
 
 def extent_of(value: Expr | Size) -> Size | Expr:

@@ -79,4 +79,5 @@ def _stratified(
 def _even(count: int, share: float) -> np.ndarray:
     """A mask that picks the given share of ``count`` places at even distances."""
     steps = np.floor(np.arange(count + 1) * share + 1e-9)
-    return np.diff(steps) > 0
+    picked: np.ndarray = np.diff(steps) > 0
+    return picked

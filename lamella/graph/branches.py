@@ -8,13 +8,14 @@ branches run, and each example takes the results of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from lamella import ops
 from lamella.dtypes import float64, int64
 from lamella.errors import ShapeError
 from lamella.graph.batch import batch
+from lamella.graph.effects import conditional, interpreted
 from lamella.graph.forward import jvp
 from lamella.graph.loop_batch import batched_inputs, like, widened
 from lamella.graph.replay import (
@@ -27,28 +28,42 @@ from lamella.graph.replay import (
 )  # fmt: skip
 from lamella.graph.reverse import vjp
 from lamella.ir.dim import Size, unify
-from lamella.ir.interp import interpret
 from lamella.ir.node import Node, topological
 from lamella.ir.subgraph import Subgraph
 from lamella.ops.base import PRIMITIVES, Array, Needs, Sample
-from lamella.ops.calls import Call, Result, call
+from lamella.ops.calls import Call, Result, call, is_token, part
 
 __all__ = ["Branch", "joined"]
 
 
 @dataclass(frozen=True, slots=True)
 class Branch(Call):
-    """Runs ``branches[index]`` on the operands; see the module."""
+    """Runs ``branches[index]`` on the operands; see the module.
+
+    The first results, as many as ``returned``, are what effects in any branch returned, for
+    derivatives; zeros stand for them in the other branches.
+    """
 
     name: ClassVar[str] = "branch"
     control: ClassVar[bool] = True
     branches: tuple[Subgraph, ...]
+    returned: int = 0
 
     def __post_init__(self) -> None:
         """Branches may be given as text, as they are read from files."""
         given: tuple[Subgraph | str, ...] = self.branches
         found = tuple(Subgraph.parse(b, PRIMITIVES) if isinstance(b, str) else b for b in given)
         object.__setattr__(self, "branches", found)
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """The numbers of the results whose computation is an effect in some branch."""
+        kinds = zip(*(branch.outputs for branch in self.branches), strict=True)
+        return tuple(i for i, nodes in enumerate(kinds) if any(map(is_token, nodes)))
+
+    def when(self, flag: Node, inputs: Sequence[Node]) -> tuple[Branch, Sequence[Node]]:
+        """The flag is one more operand."""
+        return self.over_graphs(conditional), [inputs[0], flag, *inputs[1:]]
 
     def results(self, inputs: Sequence[Node]) -> tuple[Result, ...]:
         """Those of any branch."""
@@ -73,12 +88,11 @@ class Branch(Call):
         for source, array in zip(node.inputs, arrays, strict=True):
             unify(source.shape, array.shape, bound)
         chosen = self.branches[min(max(int(arrays[0]), 0), len(self.branches) - 1)]
-        known = dict(zip(chosen.inputs, arrays[1:], strict=True))
-        return tuple(interpret(chosen.outputs, known, bound))
+        return tuple(interpreted(chosen, arrays[1:], bound))
 
     def over_graphs(self, change: Callable[[Subgraph], Subgraph]) -> Branch:
         """Other branches."""
-        return Branch(tuple(change(branch) for branch in self.branches))
+        return replace(self, branches=tuple(change(branch) for branch in self.branches))
 
     def bound(self, sizes: Mapping[str, int]) -> Branch:
         """The branches with numbers for size symbols."""
@@ -91,34 +105,52 @@ class Branch(Call):
         """The derivative of the chosen branch."""
         given = [i for i, ct in enumerate(cotangents) if ct is not None]
         with Recording():
-            found = [_pulled(branch, given, needs[1:]) for branch in self.branches]
+            found = [_pulled(branch, self._held, given, needs[1:]) for branch in self.branches]
         cts = [ct for ct in cotangents if ct is not None]
-        return [None, *_merged(found, [node.inputs[0], *node.inputs[1:], *cts])]
+        return [None, *_merged(found, [*node.inputs, *(part(node, i) for i in self._held), *cts])]
 
     def jvp_all(self, node: Node, tangents: Sequence[Node | None]) -> Sequence[Node | None]:
         """The tangents of the chosen branch."""
         moving = [i for i, t in enumerate(tangents[1:]) if t is not None]
         with Recording():
-            found = [_pushed(branch, moving) for branch in self.branches]
+            found = [_pushed(branch, self._held, moving) for branch in self.branches]
         along = [t for t in tangents[1:] if t is not None]
-        return _merged(found, [node.inputs[0], *node.inputs[1:], *along])
+        return _merged(found, [*node.inputs, *(part(node, i) for i in self._held), *along])
+
+    @property
+    def _held(self) -> list[int]:
+        """The numbers of the results that derivatives must be given."""
+        tokens = self.tokens if self.returned else ()
+        return [i for i in range(self.returned) if i not in tokens]
 
     # -- batching ----------------------------------------------------------------------------------
     def batch_all(
         self, node: Node, args: Sequence[Node], batched: Needs, size: Size
     ) -> Sequence[Node]:
-        """The batched branch; all of them where examples choose differently."""
-        with Recording():
-            made = [_batched(branch, batched[1:], size) for branch in self.branches]
+        """The batched branch; all of them where examples choose differently, with effects for those
+        that choose it.
+        """
         if not batched[0]:
-            return call(Branch(tuple(made)), *args)
-        found = [apply(branch, args[1:]) for branch in made]
+            with Recording():
+                made = [_batched(branch, batched[1:], size) for branch in self.branches]
+            return call(replace(self, branches=tuple(made)), *args)
+        last = len(self.branches) - 1
+        found = []
+        for number, branch in enumerate(self.branches):
+            flag = [_chooses(args[0], number, last)] if self.tokens else []
+            graph = conditional(branch) if flag else branch
+            with Recording():
+                many = _batched(graph, [True] * len(flag) + [*batched[1:]], size)
+            found.append(apply(many, [*flag, *args[1:]]))
         return [_select(args[0], results) for results in zip(*found, strict=True)]
 
     def kept(
         self, node: Node, used: Sequence[int]
     ) -> tuple[Call, Sequence[Node], dict[int, int]] | None:
         """Branches to the results ``used``, of the operands that any of them needs."""
+        used = sorted({*used, *self.tokens})
+        if len(used) == len(self.branches[0].outputs):
+            return None
         outputs = [[branch.outputs[i] for i in used] for branch in self.branches]
         needed = set()
         for branch, wanted in zip(self.branches, outputs, strict=True):
@@ -130,7 +162,8 @@ class Branch(Call):
             for branch, wanted in zip(self.branches, outputs, strict=True)
         )
         inputs = [node.inputs[0], *(node.inputs[1 + i] for i in kept)]
-        return Branch(smaller), inputs, {old: new for new, old in enumerate(used)}
+        op = Branch(smaller, sum(i < self.returned for i in used))
+        return op, inputs, {old: new for new, old in enumerate(used)}
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -162,23 +195,40 @@ def joined(
 Derived = tuple[list[Node], list[Node | None]]
 
 
-def _pulled(branch: Subgraph, given: Sequence[int], needs: Needs) -> Derived:
-    """Inputs (operands, cotangents) and the operands' cotangents."""
+def _pulled(
+    branch: Subgraph, held: Sequence[int], given: Sequence[int], needs: Needs
+) -> Derived:
+    """Inputs (operands, the results ``held``, cotangents) and the operands' cotangents."""
     inputs = twins(branch.inputs)
     outputs = apply(branch, inputs)
     seeds = twins([branch.outputs[i] for i in given])
     wanted = [n for n, need in zip(inputs, needs, strict=True) if need and n.dtype.inexact]
     found = vjp([outputs[i] for i in given], seeds, wanted)
     known = dict(zip(wanted, found, strict=True))
-    return [*inputs, *seeds], [known.get(n) for n in inputs]
+    return _given(inputs, [outputs[i] for i in held], seeds, [known.get(n) for n in inputs])
 
 
-def _pushed(branch: Subgraph, moving: Sequence[int]) -> Derived:
-    """Inputs (operands, tangents) and the results' tangents."""
+def _pushed(branch: Subgraph, held: Sequence[int], moving: Sequence[int]) -> Derived:
+    """Inputs (operands, the results ``held``, tangents) and the results' tangents."""
     inputs = twins(branch.inputs)
     seeds = twins([inputs[i] for i in moving])
-    found = jvp(apply(branch, inputs), [inputs[i] for i in moving], seeds)
-    return [*inputs, *seeds], list(found)
+    outputs = apply(branch, inputs)
+    found = jvp(outputs, [inputs[i] for i in moving], seeds)
+    return _given(inputs, [outputs[i] for i in held], seeds, found)
+
+
+def _given(
+    inputs: Sequence[Node], results: Sequence[Node], seeds: Sequence[Node],
+    found: Sequence[Node | None],
+) -> Derived:  # fmt: skip
+    """A derivative, and its inputs; it reads ``results`` as they were."""
+    held = twins(results)
+    given = [*inputs, *held, *seeds]
+    if not held:
+        return given, list(found)
+    known = {n: n for n in given} | dict(zip(results, held, strict=True))
+    made = iter(replay([n for n in found if n is not None], known))
+    return given, [None if n is None else next(made) for n in found]
 
 
 def _merged(derived: Sequence[Derived], given: Sequence[Node]) -> list[Node | None]:
@@ -212,8 +262,18 @@ def _batched(branch: Subgraph, has: Sequence[bool], size: Size) -> Subgraph:
     return Subgraph(fresh, replay(outputs, dict(zip(inputs, fresh, strict=True))))
 
 
+def _chooses(index: Node, number: int, last: int) -> Node:
+    """Which examples choose a branch; an index outside is clipped."""
+    zero, most = (ops.full(value, index.shape, index.dtype) for value in (0, last))
+    own = ops.minimum(ops.maximum(index, zero), most)
+    return ops.equal(own, ops.full(number, index.shape, index.dtype))
+
+
 def _select(index: Node, results: Sequence[Node]) -> Node:
-    """For each example the result of its own branch."""
+    """For each example the result of its own branch; an effect belongs to one branch."""
+    token = next((node for node in results if is_token(node)), None)
+    if token is not None:
+        return token
     chosen = results[-1]
     for number in range(len(results) - 2, -1, -1):
         limit = ops.full(number, index.shape, index.dtype)

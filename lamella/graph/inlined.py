@@ -14,18 +14,18 @@ from lamella import ops
 from lamella.errors import GradientError, MissingRuleError
 from lamella.graph.batch import batch
 from lamella.graph.cut import forward_nodes
+from lamella.graph.effects import conditional, interpreted
 from lamella.graph.forward import jvp
 from lamella.graph.loop_batch import batched_inputs, widened
 from lamella.graph.replay import Recording, apply, replay, twins, with_sizes
 from lamella.graph.reverse import vjp
 from lamella.ir.dim import Size, typical, unify
-from lamella.ir.interp import interpret
 from lamella.ir.node import Node, topological
 from lamella.ir.subgraph import Subgraph
 from lamella.ops.base import Array, Needs
-from lamella.ops.calls import Call, Part, Result, call, part
+from lamella.ops.calls import Call, Part, Result, call, is_token, part
 
-__all__ = ["BatchRule", "Checkpoint", "Custom", "Inlined", "PushRule", "expand"]
+__all__ = ["BatchRule", "Checkpoint", "Custom", "Inlined", "PushRule", "expand", "for_many"]
 
 BatchRule = Callable[[Sequence[Node], Needs, Size], Sequence[Node]]
 PushRule = Callable[[Sequence[Node], Sequence[Node]], Sequence[Node]]
@@ -46,12 +46,20 @@ class Inlined(Call):
         bound: dict[str, int] = {}
         for source, array in zip(node.inputs, arrays, strict=True):
             unify(source.shape, array.shape, bound)
-        known = dict(zip(self.body.inputs, arrays, strict=True))
-        return tuple(interpret(self.body.outputs, known, bound))
+        return tuple(interpreted(self.body, arrays, bound))
 
     def over_graphs(self, change: Callable[[Subgraph], Subgraph]) -> Inlined:
         """Another body."""
         return replace(self, body=change(self.body))
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """The numbers of the body's results whose computation is an effect."""
+        return tuple(i for i, node in enumerate(self.body.outputs) if is_token(node))
+
+    def when(self, flag: Node, inputs: Sequence[Node]) -> tuple[Inlined, Sequence[Node]]:
+        """The flag is one more constant from around it."""
+        return replace(self, body=conditional(self.body)), [flag, *inputs]
 
     def bound(self, sizes: Mapping[str, int]) -> Call:
         """The call with numbers for size symbols."""
@@ -78,11 +86,15 @@ class Inlined(Call):
     def batch_all(
         self, node: Node, args: Sequence[Node], batched: Needs, size: Size
     ) -> Sequence[Node]:
-        """The batched bodies, called by the same rules."""
+        """The batched bodies, called by the same rules. Every input of which there are derivatives
+        is widened.
+        """
+        has = _widens(args, batched)
         wide = [
-            arg if has else widened(arg, size) for arg, has in zip(args, batched, strict=True)
+            widened(arg, size) if on and not had else arg
+            for arg, on, had in zip(args, has, batched, strict=True)
         ]
-        return call(self.over_graphs(lambda graph: _batched(graph, size)), *wide)
+        return call(self.over_graphs(lambda graph: _batched(graph, has, size)), *wide)
 
 
 def _pulled(
@@ -100,13 +112,21 @@ def _given(found: Sequence[Node | None], known: Mapping[Node, Node]) -> list[Nod
     return [None if node is None else next(made) for node in found]
 
 
-def _batched(graph: Subgraph, size: Size) -> Subgraph:
-    """A graph in which everything has the new axis."""
+def _widens(args: Sequence[Node], batched: Needs) -> list[bool]:
+    """Which inputs of a call have the new axis in its bodies: not numbers that name functions."""
+    return [has or arg.dtype.inexact for arg, has in zip(args, batched, strict=True)]
+
+
+def _batched(graph: Subgraph, has: Sequence[bool], size: Size) -> Subgraph:
+    """A graph whose outputs have the new axis, and the first inputs where ``has`` says, the others
+    all.
+    """
     with Recording():
-        many = batched_inputs(graph, [True] * len(graph.inputs), size)
+        more = [True] * (len(graph.inputs) - len(has))
+        many = batched_inputs(graph, [*has, *more], size)
         found = batch(graph.outputs, many, size)
-        outputs = [node if has else widened(node, size) for node, has in found]
-    return Subgraph([many[n] for n in graph.inputs], outputs)
+        outputs = [node if wide else widened(node, size) for node, wide in found]
+    return Subgraph([many.get(n, n) for n in graph.inputs], outputs)
 
 
 # -- rules of people's own -------------------------------------------------------------------------
@@ -219,22 +239,37 @@ class Custom(Inlined):
         """By ``rule``, else body and rules batched."""
         if self.rule is not None:
             return self.rule(args, batched, size)
-        push = None if self.push is None else _batched_push(self.push, size)
+        has = _widens(args, batched)
+        push = None if self.push is None else _batched_push(self.push, has, size)
         return Inlined.batch_all(replace(self, push=push), node, args, batched, size)
 
 
-def _batched_push(push: PushRule, size: Size) -> PushRule:
-    """The rule for many examples: that for one of them, batched."""
-
+def _batched_push(push: PushRule, has: Sequence[bool], size: Size) -> PushRule:
     def rule(inputs: Sequence[Node], tangents: Sequence[Node]) -> Sequence[Node]:
-        given = [*inputs, *tangents]
-        single = [ops.placeholder(n.shape[1:], n.dtype, n.dtype.inexact) for n in given]
-        with Recording():
-            made = push(single[: len(inputs)], single[len(inputs) :])
-        found = batch(made, dict(zip(single, given, strict=True)), size)
-        return [node if has else widened(node, size) for node, has in found]
+        wide = [*has, *[True] * len(tangents)]
+        split = lambda nodes: push(nodes[: len(inputs)], nodes[len(inputs) :])  # noqa: E731
+        return [n for n in for_many(split, [*inputs, *tangents], wide, size) if n is not None]
 
     return rule
+
+
+def for_many(
+    rule: Callable[[Sequence[Node]], Sequence[Node | None]], given: Sequence[Node],
+    has: Sequence[bool], size: Size,
+) -> list[Node | None]:  # fmt: skip
+    """What ``rule`` makes of one example's nodes, for many: all results have the new axis, and
+    those ``given`` nodes that ``has`` says.
+    """
+    single = [
+        ops.placeholder(n.shape[1:], n.dtype, n.dtype.inexact) if on else n
+        for n, on in zip(given, has, strict=True)
+    ]
+    with Recording():
+        made = rule(single)
+    many = {a: b for a, b in zip(single, given, strict=True) if a is not b}
+    found = iter(batch([n for n in made if n is not None], many, size))
+    wide = (None if n is None else next(found) for n in made)
+    return [None if w is None else w[0] if w[1] else widened(w[0], size) for w in wide]
 
 
 # -- computing again -------------------------------------------------------------------------------
@@ -242,8 +277,9 @@ def _batched_push(push: PushRule, size: Size) -> PushRule:
 class Checkpoint(Inlined):
     """A function whose derivative computes its values again.
 
-    ``count``: its results; those of the body beyond are kept for the derivative. ``arguments``:
-    the inputs (the last ones) that are no constants from around it.
+    ``count``: its results; those of the body beyond are kept for the derivative, what effects
+    returned among them. ``arguments``: the inputs (the last ones) that are no constants from around
+    it.
     """
 
     name: ClassVar[str] = ""
@@ -263,6 +299,17 @@ class Checkpoint(Inlined):
         known = dict(zip(inputs, again, strict=True))
         known |= zip(outputs[self.count :], kept, strict=True)
         return _given(found, known | {ct: ct for ct in cotangents if ct is not None})
+
+    def jvp_all(self, node: Node, tangents: Sequence[Node | None]) -> Sequence[Node | None]:
+        """Through the body, with what was kept."""
+        with Recording():
+            inputs = twins(node.inputs)
+            outputs = apply(self.body, inputs)
+            found = jvp(outputs, inputs, tangents)
+        kept = [part(node, i) for i in range(self.count, len(outputs))]
+        known = dict(zip(inputs, node.inputs, strict=True))
+        known |= zip(outputs[self.count :], kept, strict=True)
+        return _given(found, known | {t: t for t in tangents if t is not None})
 
 
 def _apart(body: Subgraph, inputs: Sequence[Node], arguments: int) -> list[Node]:

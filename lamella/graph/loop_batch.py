@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from lamella import ops
 from lamella.dtypes import int64
 from lamella.graph.batch import batch
+from lamella.graph.effects import guarded
 from lamella.graph.replay import Recording, replay
 from lamella.ir.dim import Size
 from lamella.ir.node import Node, topological
@@ -122,7 +123,7 @@ class Batched:
                   *(ops.full(0, row.shape, row.dtype) for row in rows)]  # fmt: skip
         after = [*self.outputs()[: self.op.carries], *rows]
         return [
-            ops.where(like(alive, new), new, old)
+            new if is_token(new) else ops.where(like(alive, new), new, old)
             for new, old in zip(after, before, strict=True)
         ]
 
@@ -153,6 +154,9 @@ def batched_loop(
     head = 1 if op.counted else 0
     flags = batched[head:]
     made = Batched(op, flags, size, apart=op.counted and batched[0])
+    if made.ends_apart and op.tokens:
+        op = _while_alive(op)
+        made = Batched(op, flags, size, apart=True)
     given = _given(op, args[head:], flags, made.has, size)
     if made.ends_apart:
         if op.counted:
@@ -166,6 +170,18 @@ def batched_loop(
         results.append(widened(found[op.carries], size))
     rows = zip(found[op.first_row :], made.found[op.carries :], strict=True)
     return results + [swapped(row) if wide else widened(row, size) for row, (_, wide) in rows]
+
+
+def _while_alive(op: Loop) -> Loop:
+    """The loop with effects only while its condition holds, whoever goes on."""
+    test = op.condition
+    if test is None:
+        raise TypeError("effects in a loop of counted steps")
+    known = dict(zip(test.inputs, op.body.inputs[: op.constants + op.carries], strict=True))
+    with Recording():
+        (flag,) = replay(test.outputs, known)
+        alive = ops.greater(flag, ops.full(0, (), flag.dtype))
+    return replace(op, body=Subgraph(op.body.inputs, guarded(op.body, alive)))
 
 
 def _by_condition(made: Batched, given: Sequence[Node]) -> list[Node]:

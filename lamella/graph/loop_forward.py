@@ -14,7 +14,7 @@ from lamella import ops
 from lamella.graph.cut import forward_nodes, read_by
 from lamella.graph.forward import jvp
 from lamella.graph.loop_motion import moved
-from lamella.graph.loop_reverse import stacked
+from lamella.graph.loop_reverse import returned_values, stacked
 from lamella.graph.replay import Recording, replay, subgraph_of, twins
 from lamella.ir.node import Node
 from lamella.ir.subgraph import Subgraph
@@ -39,6 +39,7 @@ class Plan:
     rows: tuple[int, ...]
     fixed: tuple[int, ...]
     reads: tuple[Node, ...] | None
+    held: tuple[Node, ...]  # what effects returned, a slice at a time, where values are computed
     outside: list[Node]  # what rules of people's own read from outside: more constants
     body: Subgraph
 
@@ -78,7 +79,7 @@ class Derivation:
         outputs = [found[j] or ops.full(0, self.seeds[first + j].shape, self.seeds[first + j].dtype)
                    for j in moving]  # fmt: skip
         outputs += [t for t in found[self.op.carries :] if t is not None]
-        kept = {*body.inputs, *self.op.row_nodes}
+        kept = {*body.inputs, *self.op.row_nodes, *returned_values(self.op, outputs)}
         forward = forward_nodes(body.outputs, body.inputs)
         read = read_by(outputs, forward, kept, lambda node: False)
         carried = [n for n in read if n in body.inputs[first:last]]
@@ -95,8 +96,18 @@ class Derivation:
             *body.inputs[first:last], *self._seeds(first, last),
             *body.inputs[last:], *self._seeds(last, None),
         ]  # fmt: skip
-        made, outside = subgraph_of(inputs, (*body.outputs[: self.op.carries], *outputs))
-        return Plan(moving, rows, tuple(range(first)), None, outside, made)
+        carries = [
+            body.inputs[first + j] if j in self.op.tokens else body.outputs[j]
+            for j in range(self.op.carries)
+        ]
+        found = [*carries, *outputs]
+        held = returned_values(self.op, found)
+        if held:
+            given = twins(held)
+            known = {n: n for n in inputs} | dict(zip(held, given, strict=True))
+            found, inputs = replay(found, known), [*inputs, *given]
+        made, outside = subgraph_of(inputs, found)
+        return Plan(moving, rows, tuple(range(first)), None, tuple(held), outside, made)
 
     def _alone(
         self, moving: tuple[int, ...], rows: tuple[int, ...], outputs: Sequence[Node],
@@ -113,7 +124,7 @@ class Derivation:
         ]  # fmt: skip
         known = dict(zip(before, stand, strict=True)) | {n: n for n in inputs}
         made, outside = subgraph_of(inputs, replay(outputs, known))
-        return Plan(moving, rows, fixed, reads, outside, made)
+        return Plan(moving, rows, fixed, reads, (), outside, made)
 
 
 def _plan(op: Loop, moves: tuple[bool, ...]) -> Plan:
@@ -141,6 +152,7 @@ def push(node: Node, op: Loop, tangents: Sequence[Node | None]) -> list[Node | N
     initial += [t or ops.full(0, n.shape, n.dtype) for t, n in starts]
     slices = list(given.slices) if plan.reads is None else stacked(node, op, plan.reads)
     slices += [t for t in own[last:] if t is not None]
+    slices += stacked(node, op, plan.held)
     count = part(node, op.carries) if op.condition is not None else given.count
     tangent = replace(
         op, body=plan.body, condition=None, carries=len(initial), slices=len(slices),

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 from lamella import ops
 from lamella.errors import MissingRuleError
 from lamella.graph.batch import batch
+from lamella.graph.effects import returned
 from lamella.graph.replay import Recording, replay, twins
 from lamella.ir.dim import Size, typical
 from lamella.ir.node import Node, topological
 from lamella.ir.subgraph import Subgraph
+from lamella.ops.calls import has_effects
 
 if TYPE_CHECKING:
     from lamella.graph.loops import Loop
@@ -109,7 +111,8 @@ def _of_slices(op: Loop) -> list[Node]:
     """What depends on slices and a contraction, but on no carry, and is read by something else."""
     body, first, last = op.body, op.constants, op.constants + op.carries
     order = topological(body.outputs, stop=body.inputs)
-    carried = _reaching(body, body.inputs[first:last])
+    calls = [n for n in order if has_effects(n)]  # they are had in the loop, step by step
+    carried = _reaching(body, [*body.inputs[first:last], *calls])
     sliced = _reaching(body, body.inputs[last:]) - carried
     heavy: set[Node] = set()
     for node in order:
@@ -129,7 +132,7 @@ class _After:
         body, carries = op.body, op.carries
         self.slices = body.inputs[op.constants + carries :]
         self.inner = set(topological(body.outputs[:carries], stop=body.inputs))
-        self.inner |= set(body.inputs)
+        self.inner |= {*body.inputs, *returned(body.outputs, body.inputs)}
         self.late: list[int] = []
         self.read: list[Node] = []
         for number, row in enumerate(op.row_nodes):

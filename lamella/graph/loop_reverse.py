@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lamella import ops
-from lamella.errors import LamellaError, OptionError
+from lamella.errors import GradientError, LamellaError, OptionError
 from lamella.graph.batch import batch
 from lamella.graph.cut import forward_nodes, read_by
+from lamella.graph.effects import returned
 from lamella.graph.loop_motion import fits, moved, sums_of, unmoved
 from lamella.graph.replay import Recording, replay, subgraph_of, twins
 from lamella.graph.reverse import vjp
@@ -22,12 +23,12 @@ from lamella.ir.dim import Size
 from lamella.ir.node import Node
 from lamella.ir.subgraph import Subgraph
 from lamella.ops.base import Needs
-from lamella.ops.calls import call, part
+from lamella.ops.calls import call, is_token, part, parts, token_of
 
 if TYPE_CHECKING:
     from lamella.graph.loops import Loop
 
-__all__ = ["pull", "stacked", "with_residuals"]
+__all__ = ["pull", "returned_values", "stacked", "with_residuals", "with_returned"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,10 +204,57 @@ def _with_rows(op: Loop, nodes: Sequence[Node]) -> Loop:
     return replace(op, body=body)
 
 
+def returned_values(op: Loop, outputs: Sequence[Node]) -> list[Node]:
+    """What effects of the body returned and ``outputs`` read.
+
+    Raises:
+        GradientError: if it cannot be kept, for nothing bounds the number of steps.
+    """
+    found = returned(outputs, op.body.inputs)
+    if found and op.most_is_open:
+        raise GradientError(
+            "[while_loop] the derivative reads what io_callback returned at each step, which must "
+            "be kept, for it does not run again; pass max_steps=..."
+        )
+    return found
+
+
+def with_returned(op: Loop) -> Loop:
+    """``op`` with further rows: what its effects returned, for derivatives do not repeat them."""
+    if op.most_is_open or not op.tokens:
+        return op
+    tokens = [token_of(op.body.outputs[j]) for j in op.tokens]
+    calls = dict.fromkeys(token.inputs[0] for token in tokens if token is not None)
+    results = [node for found in calls for node in parts(found)]
+    return _with_rows(op, [node for node in results if not is_token(node)])
+
+
+def _without_effects(node: Node, op: Loop, fuller: Loop) -> tuple[Loop, Sequence[Node]]:
+    """``fuller``, which is ``op`` with further rows, and its inputs: what effects returned is read
+    from the rows of ``node``.
+    """
+    if not op.tokens:
+        return fuller, node.inputs
+    inputs = fuller.body.inputs
+    outputs = list(fuller.body.outputs)
+    for j in op.tokens:
+        outputs[j] = inputs[op.constants + j]
+    held = returned_values(op, outputs)
+    given = twins(held)
+    with Recording():
+        outputs = replay(outputs, {n: n for n in inputs} | dict(zip(held, given, strict=True)))
+    body = Subgraph([*inputs, *given], outputs)
+    slices = op.slices + len(held)
+    op = replace(fuller, body=body, slices=slices, length=None if slices else op.length)
+    return op, [*node.inputs, *stacked(node, node.op, held)]  # type: ignore[arg-type]
+
+
 def stacked(node: Node, op: Loop, wanted: Sequence[Node]) -> list[Node]:
     """The values of body nodes at all steps, stacked; runs the loop again if some were not kept."""
-    fuller = _with_rows(op, wanted)
-    source = node if fuller is op else call(fuller, *node.inputs)[0].inputs[0]
+    fuller, source = _with_rows(op, wanted), node
+    if fuller is not op:
+        again, inputs = _without_effects(node, op, fuller)
+        source = call(again, *inputs)[0].inputs[0]
     place = {n: i for i, n in reversed(list(enumerate(fuller.row_nodes)))}
     slices = op.body.inputs[op.constants + op.carries :]
     given = dict(zip(slices, op.split(node.inputs).slices, strict=True))

@@ -23,6 +23,7 @@ from lamella import ops
 from lamella.dtypes import float64, int64
 from lamella.errors import OptionError, ShapeError
 from lamella.graph import loop_batch, loop_forward, loop_motion, loop_reverse
+from lamella.graph.effects import conditional, interpreted
 from lamella.graph.replay import with_sizes
 from lamella.ir.dim import Size, bind, unify
 from lamella.ir.interp import interpret
@@ -117,14 +118,9 @@ class Loop(Call):
         return not self.slices and self.length is None
 
     @property
-    def effect(self) -> bool:  # type: ignore[override]
-        """Whether a step has an effect: computing a carry that stands for it."""
-        return any(map(is_token, self.body.outputs[: self.carries]))
-
-    @property
-    def token(self) -> int:
-        """The number of such a carry."""
-        return next(j for j in range(self.carries) if is_token(self.body.outputs[j]))
+    def tokens(self) -> tuple[int, ...]:
+        """The numbers of the carries whose computation is an effect of a step."""
+        return tuple(j for j in range(self.carries) if is_token(self.body.outputs[j]))
 
     def most(self, inputs: Sequence[Node]) -> Size | None:
         """The most steps there can be."""
@@ -172,9 +168,8 @@ class Loop(Call):
         while done < steps and self._goes_on(constants, carries, bound):
             k = int(steps) - 1 - done if self.reverse else done
             given = [*constants, *carries, *(stack[k] for stack in slices)]
-            known = dict(zip(self.body.inputs, given, strict=True))
-            found = interpret(self.body.outputs, known, bound)
-            carries = found[: self.carries]
+            found = interpreted(self.body, given, bound)
+            carries = list(found[: self.carries])
             for stack, row in zip(rows, found[self.carries :], strict=True):
                 stack[k] = row
             done += 1
@@ -217,6 +212,14 @@ class Loop(Call):
         condition = None if self.condition is None else change(self.condition)
         return replace(self, body=change(self.body), condition=condition)
 
+    def when(self, flag: Node, inputs: Sequence[Node]) -> tuple[Loop, Sequence[Node]]:
+        """The flag is one more constant."""
+        head, test = int(self.counted), self.condition
+        if test is not None:
+            test = Subgraph([ops.placeholder((), flag.dtype), *test.inputs], test.outputs)
+        op = replace(self, body=conditional(self.body), condition=test)
+        return op, [*inputs[:head], flag, *inputs[head:]]
+
     def kept(
         self, node: Node, used: Sequence[int]
     ) -> tuple[Call, Sequence[Node], dict[int, int]] | None:
@@ -245,7 +248,8 @@ def loop(op: Loop, *inputs: Node) -> tuple[Node, ...]:
 
 
 def _record(op: Loop, inputs: Sequence[Node]) -> Sequence[Node]:
+    count = len(op.results(inputs))
+    op = loop_reverse.with_returned(op)
     if gradient_mode.enabled and any(node.tracked for node in inputs):
-        count = len(op.results(inputs))
-        return call(loop_reverse.with_residuals(op, inputs), *inputs)[:count]
-    return call(op, *inputs)
+        op = loop_reverse.with_residuals(op, inputs)
+    return call(op, *inputs)[:count]

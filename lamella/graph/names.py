@@ -24,7 +24,10 @@ Names = tuple[str | None, ...]
 class State:
     """Whether any axis has been named in this process."""
 
-    active: bool = False
+    __slots__ = ("active",)  # found faster than an attribute of the class
+
+    def __init__(self) -> None:
+        self.active = False
 
 
 state: Final = State()

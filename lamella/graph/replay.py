@@ -5,7 +5,7 @@ on nothing replaced but constants are copied too, computed ones are shared.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from lamella import ops
 from lamella.ir.dim import Dim, Shape, bind
@@ -14,6 +14,8 @@ from lamella.ir.subgraph import Subgraph
 from lamella.ops.calls import Call, Part, part
 
 __all__ = ["Recording", "apply", "outside_of", "replay", "subgraph_of", "twins", "with_sizes"]
+
+Change = Callable[[Call, Sequence[Node]], tuple[Call, Sequence[Node]]]
 
 
 class Recording:
@@ -28,9 +30,12 @@ class Recording:
 
 
 def replay(
-    outputs: Sequence[Node], given: Mapping[Node, Node], sizes: Mapping[str, int] | None = None
-) -> list[Node]:
-    """``outputs`` with values for the keys of ``given``, and numbers for size symbols."""
+    outputs: Sequence[Node], given: Mapping[Node, Node], sizes: Mapping[str, int] | None = None,
+    change: Change | None = None,
+) -> list[Node]:  # fmt: skip
+    """``outputs`` with values for the keys of ``given``, numbers for size symbols, and other calls
+    in place of calls.
+    """
     new: dict[Node, Node] = dict(given)
     for node in topological(outputs, stop=list(given)):
         if node in new:
@@ -41,18 +46,23 @@ def replay(
         shape = node.shape
         if sizes:
             shape = tuple(bind(size, sizes) if isinstance(size, Dim) else size for size in shape)
-        new[node] = _copied(node, tuple(new[source] for source in node.inputs), shape, sizes)
+        inputs = tuple(new[source] for source in node.inputs)
+        new[node] = _copied(node, inputs, shape, sizes, change)
     return [new[node] for node in outputs]
 
 
 def _copied(
-    node: Node, inputs: tuple[Node, ...], shape: Shape, sizes: Mapping[str, int] | None
-) -> Node:
+    node: Node, inputs: tuple[Node, ...], shape: Shape, sizes: Mapping[str, int] | None,
+    change: Change | None,
+) -> Node:  # fmt: skip
     op = node.op
     if isinstance(op, Part):
         return part(inputs[0], op.index)
     if sizes and isinstance(op, Call):
         op = op.bound(sizes)
+    if change is not None and isinstance(op, Call):
+        op, more = change(op, inputs)
+        inputs = tuple(more)
     copy = make(op, inputs, shape, node.dtype)
     copy.tracked = copy.tracked and node.tracked
     copy.site = node.site
@@ -83,12 +93,14 @@ def twins(nodes: Sequence[Node]) -> list[Node]:
 
 
 def subgraph_of(
-    arguments: Sequence[Node], outputs: Sequence[Node], bake: bool = False
-) -> tuple[Subgraph, list[Node]]:
+    arguments: Sequence[Node], outputs: Sequence[Node], bake: bool = False,
+    own: Sequence[Node] = (),
+) -> tuple[Subgraph, list[Node]]:  # fmt: skip
     """Outputs as a subgraph of (constants, arguments), and the outside nodes that the constants
-    stand for. With ``bake`` Python numbers become part of it.
+    stand for. With ``bake`` Python numbers become part of it. ``own`` calls belong to it although
+    they may depend on no argument: its effects.
     """
-    outside = outside_of(arguments, outputs)
+    outside = outside_of(arguments, outputs, own)
     known = _baked(arguments, outputs, outside) if bake else {}
     outside = [n for n in outside if n not in known]
     stand = twins(outside)
@@ -111,11 +123,13 @@ def _baked(
     }
 
 
-def outside_of(arguments: Sequence[Node], outputs: Sequence[Node]) -> list[Node]:
-    """The nodes at which a graph leaves the function of its arguments: they depend on no argument,
-    and not on literals alone.
+def outside_of(
+    arguments: Sequence[Node], outputs: Sequence[Node], own: Sequence[Node] = ()
+) -> list[Node]:
+    """The nodes at which a graph leaves the function of its arguments: they depend on no argument
+    and no ``own`` call, and not on literals alone.
     """
-    inner = set(arguments)
+    inner = {*arguments, *own}
     literal: set[Node] = set()
     order = topological(outputs, stop=arguments)
     for node in order:

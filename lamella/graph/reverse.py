@@ -3,7 +3,8 @@
 Input: outputs, their cotangents, the nodes to differentiate by. Output: one cotangent per such
 node, or None where the outputs do not depend on it. The result is an ordinary graph, so it can be
 differentiated again. Only tracked nodes are walked, each once, users before inputs, in an order
-that depends on the graph alone: sums of cotangents always have the same order.
+that depends on the graph alone: sums of cotangents always have the same order. Nodes that compute
+the same count as one: their cotangents are added before they are pulled.
 """
 from __future__ import annotations
 
@@ -15,6 +16,9 @@ from lamella.ir.node import Node, gradient_mode
 from lamella.ops.calls import Call, Part
 
 __all__ = ["vjp"]
+
+PURE = ("elementwise", "movement", "reduction", "contraction")
+DEEP = 4  # nodes without derivatives, in a row, that are compared
 
 
 def vjp(
@@ -46,8 +50,12 @@ def vjp(
             _add(found, output, cotangent)
     targets = set(wrt)
     order, on_path = _paths([o for o in outputs if o in found], targets)
+    first = _repeated(order, targets)
     for node in reversed(order):
         cotangent = found.get(node)
+        if node in first and cotangent is not None:
+            _add(found, first[node], found.pop(node))
+            continue
         several = gathered.pop(node, None)
         if (cotangent is None and several is None) or not node.op.differentiable:
             continue
@@ -62,6 +70,46 @@ def vjp(
         if node not in targets:
             found.pop(node, None)
     return [found.get(node) for node in wrt]
+
+
+def _repeated(order: Sequence[Node], targets: set[Node]) -> dict[Node, Node]:
+    """Nodes that compute the same as one before them, with that one."""
+    first: dict[Node, Node] = {}
+    known: dict[tuple[object, int], list[Node]] = {}
+    for node in order:
+        if node in targets or node.op.kind not in PURE or node.op.name in ("mark", "again"):
+            continue
+        source = next((n for n in node.inputs if n.tracked), None)
+        if source is None:
+            continue
+        others = known.setdefault((node.op, id(first.get(source, source))), [])
+        same = next((n for n in others if _alike(node, n, first, DEEP)), None)
+        if same is None:
+            others.append(node)
+        else:
+            first[node] = same
+    return first
+
+
+def _alike(a: Node, b: Node, first: Mapping[Node, Node], deep: int) -> bool:
+    """Whether two nodes of one operation have the same value, as far as can be seen."""
+    if a.shape != b.shape or a.dtype is not b.dtype or len(a.inputs) != len(b.inputs):
+        return False
+    pairs = zip(a.inputs, b.inputs, strict=True)
+    return all(first.get(m, m) is first.get(n, n) or _equal(m, n, first, deep) for m, n in pairs)
+
+
+def _equal(a: Node, b: Node, first: Mapping[Node, Node], deep: int) -> bool:
+    """Whether two nodes are the same number, or made of equal ones without a derivative."""
+    if a.tracked or b.tracked or a.op != b.op or a.dtype is not b.dtype:
+        return False
+    if a.op.name == "scalar":  # as text: 0.0 is not -0.0, and NaN is itself
+        return repr(a.value) == repr(b.value)
+    if a.value is not None or b.value is not None or deep == 0:
+        return False
+    if not a.inputs:
+        return a.op.name in ("constant", "iota") and a.shape == b.shape
+    return a.op.kind in PURE and _alike(a, b, first, deep - 1)
 
 
 def _pull(

@@ -9,7 +9,7 @@ introduces disappear wherever they can be proved redundant.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import gcd
 
 from lamella.dtypes import bool_, int64
@@ -330,10 +330,11 @@ def split_linear(offset: Expr | Size, shape: tuple[Size, ...]) -> tuple[Expr, ..
     """The multi-index of a row-major offset that lies inside ``shape``."""
     result: list[Expr] = []
     rest: Expr = _as_expr(offset)
-    for axis, (size, step) in enumerate(zip(shape, strides(shape), strict=True)):
-        whole = floordiv(rest, step)
-        result.append(whole if axis == 0 else mod(whole, size))
-        # the leading index needs no remainder: the offset is inside the shape
+    leading = True  # which needs no remainder: the offset is inside the shape
+    for size, step in zip(shape, strides(shape), strict=True):
+        whole = ZERO if size == 1 else floordiv(rest, step)
+        result.append(whole if leading else mod(whole, size))
+        leading = leading and size == 1
     return tuple(result)
 
 
@@ -395,6 +396,7 @@ class Substitution:
             return add(value.const, *(mul(self(t), c) for c, t in value.terms))
         if isinstance(value, Load):
             mask = None if value.mask is None else self(value.mask)
+            mask = None if mask == TRUE else mask
             return self.load(
                 value, Load(value.buffer, self(value.index), value.dtype, mask, value.other)
             )
@@ -404,5 +406,19 @@ class Substitution:
                 divisor, rest = parts(args[1])
                 if not rest:
                     return (floordiv if value.op == "floordiv" else mod)(args[0], divisor)
-            return Apply(value.op, args, value.dtype)
+            return _decided(value.op, args) or Apply(value.op, args, value.dtype)
         return value
+
+
+def _decided(op: str, args: Sequence[Expr]) -> Expr | None:
+    """A condition, or a choice by one, that constants decide; None where nothing is known."""
+    if op == "and":
+        return both(*args) if TRUE in args or FALSE in args else None
+    if op not in ("lt", "select") or not isinstance(args[0], Const):
+        return None
+    first, second = args[0], args[1]
+    if op == "select":
+        return second if first.value else args[2]
+    if not isinstance(second, Const) or second.dtype is not int64:
+        return None
+    return TRUE if first.value < second.value else FALSE

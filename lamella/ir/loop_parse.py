@@ -379,10 +379,10 @@ class _Reader:
             return If(line.expr(), self.block(indent + 2))
         if word == "barrier":
             return Barrier()
-        if word == "prefetch":
+        if word in ("prefetch", "prefetch2"):
             buffer = line.word()
             line.expect("[")
-            return Prefetch(buffer, line.subscript()[0])
+            return Prefetch(buffer, line.subscript()[0], 1 if word == "prefetch" else 2)
         if word == "var" or word in _SPACES:
             return self.definition(word, line)
         _fail(line.text, f"{word!r} begins no statement")

@@ -47,7 +47,7 @@ def inferred_dtype(op: str, args: tuple[Expr, ...]) -> str:
     """
     if op in BOOL_RESULTS:
         return "bool"
-    if op in ("cast", "bitcast"):
+    if op in ("cast", "bitcast", "word"):
         return ""
     return args[1 if op == "select" else 0].dtype.name
 
@@ -214,7 +214,8 @@ class _Printer:
         if isinstance(stmt, Alloc):
             return f"{stmt.space} {names[stmt.name]}: {stmt.dtype.name}[{stmt.size}]"
         if isinstance(stmt, Prefetch):
-            return f"prefetch {names[stmt.buffer]}[{texts[0]}]"
+            word = "prefetch" if stmt.level == 1 else "prefetch2"
+            return f"{word} {names[stmt.buffer]}[{texts[0]}]"
         return "barrier" if isinstance(stmt, Barrier) else stmt
 
     def extent(self, stmt: For, texts: list[str]) -> str:

@@ -186,6 +186,7 @@ APPLY_OPS: Final[dict[str, tuple[int, str]]] = {
     "isfinite": (1, "a is finite -> bool"),
     "signbit": (1, "the sign bit of a float -> bool"),
     "copysign": (2, "|a| with the sign of b"),
+    "ldexp": (2, "a * 2**b, one rounding; of nans, or 1/2 <= |a| <= 2 and whole |b| <= 190"),
     "exp": (1, "e**a"),
     "exp2": (1, "2**a"),
     "expm1": (1, "e**a - 1"),
@@ -210,6 +211,9 @@ APPLY_OPS: Final[dict[str, tuple[int, str]]] = {
     "erfc": (1, "1 - erf(a) without cancellation"),
     "pow": (2, "a ** b; integers wrap, a negative integer exponent gives 0 (not of 1 and -1)"),
     "mulhi": (2, "the high half of the full product, unsigned integers"),
+    "word": (4, "four int8 as the bytes of an int32, the first the lowest"),
+    "dotbytes": (3, "c + the sum of products of the bytes of a and b, as signed numbers; wraps"),
+    "udotbytes": (3, "the same, the bytes of a as unsigned numbers"),
     "checked_index": (
         2,
         "a if 0 <= a < b, a + b if -b <= a < 0 (int64); else reports the kernel's index fault and "
@@ -329,12 +333,14 @@ class Barrier:
 
 @dataclass(frozen=True, slots=True)
 class Prefetch:
-    """A hint that ``buffer[index]`` is read soon. It has no effect, and the index may lie outside
-    the buffer; it stands outside lanes and reads no memory for the index.
+    """A hint that ``buffer[index]`` is read soon, in lanes by all of them. It has no effect; the
+    index may lie outside the buffer, and reads no memory. ``level``: the nearest cache to bring it
+    to, 1 for what is read at once, 2 for what has time, and would hold up loads on its way to 1.
     """
 
     buffer: str
     index: Expr
+    level: Literal[1, 2] = 1
 
 
 Stmt = Store | Declare | Assign | Accumulate | For | If | Alloc | Barrier | Prefetch

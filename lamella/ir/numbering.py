@@ -11,7 +11,7 @@ although Python calls them equal.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from lamella.ir.loops import (
     Accumulate,
@@ -34,7 +34,8 @@ from lamella.ir.loops import (
 )  # fmt: skip
 
 __all__ = [
-    "Numbering", "checked_indices", "children", "literal", "operands", "roots", "statements",
+    "Numbering", "checked_indices", "children", "expressions", "literal", "operands", "roots",
+    "statements",
 ]  # fmt: skip
 
 Key = tuple[object, ...]
@@ -56,6 +57,17 @@ def operands(expr: Expr) -> tuple[Expr, ...]:
     if kind is Linear:
         return tuple([term for _, term in expr.terms])  # type: ignore[union-attr]
     return ()
+
+
+def expressions(given: Iterable[Expr]) -> Iterator[Expr]:
+    """Every distinct expression object under those ``given``."""
+    stack, seen = list(given), set[int]()
+    while stack:
+        expr = stack.pop()
+        if id(expr) not in seen:
+            seen.add(id(expr))
+            yield expr
+            stack.extend(operands(expr))
 
 
 def roots(stmt: Stmt) -> tuple[Expr, ...]:

@@ -214,6 +214,7 @@ _FLOAT: Final[dict[str, Callable[..., float]]] = {
     "max": _larger,
     "min": _smaller,
     "copysign": math.copysign,
+    "ldexp": lambda a, b: float(np.ldexp(a, int(b))) if math.isfinite(b) else math.nan,
     "erf": math.erf,
     "erfc": math.erfc,
     "round": _numpy(np.rint),
@@ -252,11 +253,23 @@ def _on_floats(op: str, args: Sequence[float], dtype: DType) -> float:
     return round_to(_FLOAT[op](*args), dtype)
 
 
+def _dot_bytes(op: str, args: Sequence[int], dtype: DType) -> int:
+    """c + the sum of the products of the bytes of a and b."""
+    a, b, c = args
+    pairs = [((a >> at) & 255, (b >> at) & 255) for at in range(0, dtype.bits, 8)]
+    signed = [(x if op == "udotbytes" else (x ^ 128) - 128, (y ^ 128) - 128) for x, y in pairs]
+    return wrap(c + sum(x * y for x, y in signed), dtype)
+
+
 def _on_integers(op: str, args: Sequence[int], dtype: DType) -> int:
     if op == "shl":
         return wrap(args[0] << args[1], dtype) if 0 <= args[1] < dtype.bits else 0
     if op == "shr":
         return _shift_right(args[0], args[1], dtype)
+    if op == "word":
+        return wrap(sum((byte & 255) << 8 * at for at, byte in enumerate(args)), dtype)
+    if op in ("dotbytes", "udotbytes"):
+        return _dot_bytes(op, args, dtype)
     if op == "mulhi":
         return args[0] * args[1] >> dtype.bits
     return wrap(_INTEGER[op](*args), dtype)

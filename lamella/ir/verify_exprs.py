@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from lamella.dtypes import DType, int64
+from lamella.dtypes import DType, int8, int32, int64
 from lamella.ir.loop_text import BOOL_RESULTS
 from lamella.ir.loops import APPLY_OPS, Apply, Const
 
@@ -23,6 +23,7 @@ _KINDS: Final = {
     "biu": "and or xor not",
     "iu": "shl shr",
     "u": "mulhi",
+    "i": "word dotbytes udotbytes",
 }
 _BY_OP: Final = {op: kinds for kinds, ops in _KINDS.items() for op in ops.split()}
 _ACCUMULATE: Final = {"add": "iuf", "mul": "iuf", "and": "biu", "or": "biu"}
@@ -59,6 +60,8 @@ def check_apply(expr: Apply) -> str:
         return f"{shown}: not an operation on {given[0].name}"
     if op == "cast":
         return ""
+    if op == "word":
+        return "" if (given[0], expr.dtype) == (int8, int32) else f"{shown}: int8 make int32"
     if op == "bitcast":
         right = expr.dtype.itemsize == given[0].itemsize and expr.dtype.kind in "iuf"
     elif op in BOOL_RESULTS:

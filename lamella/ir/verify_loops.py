@@ -7,19 +7,19 @@ of the text form, defined before use and used inside their block; sizes are list
 ``lanes`` have extents, and ``If`` conditions, that are the same for all lanes; nothing is allocated
 inside ``lanes``; a variable declared outside a ``lanes`` or ``block`` loop is not assigned inside
 it; register scratch holds at most 2,048 elements and its indices depend on unrolled and lane
-variables only.
+variables only; lanes do not all store one element (``lanes`` says what else keeps them apart).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, NoReturn
 
 from lamella.dtypes import DType, int64
 from lamella.errors import CompilerError
 from lamella.ir.dim import Dim, Size, symbols
+from lamella.ir.lanes import shared
 from lamella.ir.loop_text import statement_text
 from lamella.ir.loops import (
     ACCUMULATE_OPS,
@@ -43,7 +43,14 @@ from lamella.ir.loops import (
     Store,
     Var,
 )  # fmt: skip
-from lamella.ir.numbering import Numbering, checked_indices, operands, roots, statements
+from lamella.ir.numbering import (
+    Numbering,
+    checked_indices,
+    expressions,
+    operands,
+    roots,
+    statements,
+)
 from lamella.ir.verify_exprs import accumulates, check_apply, check_const, identity
 
 __all__ = ["verify_kernel"]
@@ -55,7 +62,7 @@ _RESERVED: Final = frozenset(
         r"\w+",
         """
         alias barrier block else faults grid if in inf inout kernel lanes local nan out param
-        prefetch register serial shared sizes streamed true false unroll var work
+        prefetch prefetch2 register serial shared sizes streamed true false unroll var work
         """,
     )
 )
@@ -225,6 +232,8 @@ class _Verifier:
             self.folded(stmt, scope)
             inner = replace(inner, varying=_varying(stmt))
         self.block(stmt.body, inner)
+        if kind == "lanes" and all(outer.var.extent != 0 for outer in inner.within):
+            self.independent(stmt)
 
     def condition(self, stmt: If, scope: _Scope) -> None:
         if stmt.condition.dtype.kind != "b":
@@ -239,8 +248,8 @@ class _Verifier:
             self.fail(f"{stmt.buffer} is no memory here")
         if stmt.index.dtype is not int64:
             self.fail(f"an index is int64, not {stmt.index.dtype.name}")
-        if scope.inside("lanes") or _loads(stmt.index):
-            self.fail("a prefetch stands outside lanes and reads nothing for its index")
+        if _loads(stmt.index):
+            self.fail("a prefetch reads nothing for its index")
 
     def store(self, stmt: Store, scope: _Scope) -> None:
         dtype = scope.buffers.get(stmt.buffer)
@@ -327,7 +336,7 @@ class _Verifier:
                         self.fail(f"{name} is folded with {folds[name]} and {stmt.op} in one loop")
         for stmt in statements(loop):
             self.at = stmt
-            for expr in (e for root in roots(stmt) for e in _walk(root)):
+            for expr in expressions(roots(stmt)):
                 if isinstance(expr, Read) and expr.name in folds:
                     self.fail(f"{expr.name} is folded by this lanes loop, so it is not read inside")
         self.at = loop
@@ -335,6 +344,12 @@ class _Verifier:
             first, want = self.inits[name], identity(op, scope.variables[name])
             if want is not None and name not in _indices(loop) and first != want:
                 self.fail(f"{name} must be declared with the identity of {op}")
+
+    def independent(self, loop: For) -> None:
+        met = shared(loop)
+        if met is not None:
+            self.at = met
+            self.fail("all lanes store one element; each needs one of its own")
 
     # -- expressions -----------------------------------------------------------------------------
     def size(self, size: Size) -> None:
@@ -346,7 +361,7 @@ class _Verifier:
         return bool(varying) and _varies(expr, varying)
 
     def expression(self, root: Expr, scope: _Scope) -> None:
-        for expr in _walk(root):
+        for expr in expressions([root]):
             if isinstance(expr, Var):
                 if scope.loops.get(expr.name) != expr:
                     self.fail(f"{expr.name} is not the variable of an enclosing loop")
@@ -393,7 +408,7 @@ class _Verifier:
         if mask is not None and mask.dtype.kind != "b":
             self.fail(f"a mask is bool, not {mask.dtype.name}")
         if buffer in self.registers:
-            for expr in _walk(index):
+            for expr in expressions([index]):
                 if isinstance(expr, Load | Read | Param) or not self.constant(expr, scope):
                     self.fail(f"{buffer} is in registers: its indices are constant once unrolled")
 
@@ -418,19 +433,6 @@ def _line(stmt: Stmt | None) -> str:
     return statement_text(stmt).replace("\n", "; ") if stmt is not None else ""
 
 
-def _walk(root: Expr) -> Iterator[Expr]:
-    """Every distinct expression object under ``root``."""
-    seen = {id(root)}
-    stack = [root]
-    while stack:
-        expr = stack.pop()
-        yield expr
-        for part in operands(expr):
-            if id(part) not in seen:
-                seen.add(id(part))
-                stack.append(part)
-
-
 def _indices(loop: For) -> set[str]:
     """The variables that hold positions in argmax and argmin: any first value will do."""
     pairs = [s for s in statements(loop) if isinstance(s, Accumulate) and len(s.names) == 2]
@@ -438,7 +440,7 @@ def _indices(loop: For) -> set[str]:
 
 
 def _varies(root: Expr, varying: frozenset[str]) -> bool:
-    return any(isinstance(e, Var | Read) and e.name in varying for e in _walk(root))
+    return any(isinstance(e, Var | Read) and e.name in varying for e in expressions([root]))
 
 
 def _varying(loop: For) -> frozenset[str]:

@@ -22,7 +22,15 @@ __all__ = [
 ]  # fmt: skip
 
 
-class ReLU(Configured):
+class _InPlace(Configured):
+    """An activation without parameters that may make its input stand for the result."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
+
+
+class ReLU(_InPlace):
     """:func:`~lamella.nn.functional.relu`.
 
     >>> import lamella as lm
@@ -30,81 +38,53 @@ class ReLU(Configured):
     [0.0, 2.0]
     """
 
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
-
     def forward(self, input: Tensor) -> Tensor:
         """``max(x, 0)``."""
         return F.relu(input, inplace=self.inplace)
 
 
-class ReLU6(Configured):
+class ReLU6(_InPlace):
     """:func:`~lamella.nn.functional.relu6`."""
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
         """``min(max(x, 0), 6)``."""
         return F.relu6(input, inplace=self.inplace)
 
 
-class SELU(Configured):
+class SELU(_InPlace):
     """:func:`~lamella.nn.functional.selu`."""
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
         """Scaled ELU."""
         return F.selu(input, inplace=self.inplace)
 
 
-class SiLU(Configured):
+class SiLU(_InPlace):
     """:func:`~lamella.nn.functional.silu`."""
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
         """``x * sigmoid(x)``."""
         return F.silu(input, inplace=self.inplace)
 
 
-class Mish(Configured):
+class Mish(_InPlace):
     """:func:`~lamella.nn.functional.mish`."""
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
         """``x * tanh(softplus(x))``."""
         return F.mish(input, inplace=self.inplace)
 
 
-class Hardswish(Configured):
+class Hardswish(_InPlace):
     """:func:`~lamella.nn.functional.hardswish`."""
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
         """``x * relu6(x + 3) / 6``."""
         return F.hardswish(input, inplace=self.inplace)
 
 
-class Hardsigmoid(Configured):
+class Hardsigmoid(_InPlace):
     """:func:`~lamella.nn.functional.hardsigmoid`."""
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
         """``relu6(x + 3) / 6``."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from lamella.nn import functional as F
 from lamella.nn.module import Configured
@@ -119,7 +119,7 @@ class Upsample(Configured):
     (1, 1, 4, 6)
     """
 
-    options = ("size", "scale_factor", "mode")
+    options: ClassVar[tuple[str, ...]] = ("size", "scale_factor", "mode")
 
     def __init__(
         self, size: Any = None, scale_factor: Any = None, mode: str = "nearest",

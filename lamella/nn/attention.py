@@ -104,10 +104,11 @@ class MultiheadAttention(Module):
             None.
         """
         query, key, value = tensor(query), tensor(key), tensor(value)
-        inputs = (query, key, value) if self.batch_first else batch_first(query, key, value)
+        if not self.batch_first:
+            query, key, value = batch_first(query, key, value)
         y, weights = attend(
-            *inputs, self._heads(), self.dropout if self.training else 0.0, key_padding_mask,
-            attn_mask, is_causal, need_weights,
+            query, key, value, self._heads(), self.dropout if self.training else 0.0,
+            key_padding_mask, attn_mask, is_causal, need_weights,
         )  # fmt: skip
         if not self.batch_first and query.ndim == 3:
             y = lm.swapaxes(y, 0, 1)

@@ -146,7 +146,8 @@ class ModuleDict(Module):
         return name in self._modules
 
     def __getitem__(self, name: str) -> Module:
-        return self._modules[name]
+        module: Module = self._modules[name]
+        return module
 
     def __setitem__(self, name: str, module: Module) -> None:
         self.add_module(name, module)

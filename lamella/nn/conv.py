@@ -111,7 +111,7 @@ class _Conv(_Convolution):
         """The convolution of ``input``."""
         padding = self.padding
         if self.padding_mode != "zeros":
-            input, padding = F.pad(input, self._ends(), self.padding_mode), 0
+            input, padding = F.pad(input, self._ends(), self.padding_mode), (0,) * self.rank
         return type(self).function(
             input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups
         )
@@ -169,6 +169,7 @@ class Conv3d(_Conv):
 class _ConvTranspose(_Convolution):
     transposed = True
     function: ClassVar[Callable[..., Tensor]]
+    padding: tuple[int, ...]
 
     def __init__(
         self, in_channels: int, out_channels: int, kernel_size: Sizes, stride: Sizes = 1,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import lamella as lm
 from lamella.nn import functional as F
@@ -44,9 +44,10 @@ class _Table(Module):
     @classmethod
     def from_pretrained(
         cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None, **options: Any
-    ) -> Any:
+    ) -> Self:
         """A layer with a given table; ``freeze`` leaves it untrained."""
-        layer = cls(*embeddings.shape, padding_idx=padding_idx, **options)  # type: ignore[misc]
+        rows, width = embeddings.shape
+        layer = cls(rows, width, padding_idx=padding_idx, **options)
         layer.weight = Parameter(embeddings, requires_grad=not freeze)
         return layer
 

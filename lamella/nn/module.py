@@ -11,7 +11,7 @@ counts every change that could change what a traced function does without changi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Protocol, Self, TypeVar
 
 from lamella.errors import OptionError, did_you_mean
 from lamella.nn.parameter import Parameter
@@ -22,6 +22,9 @@ __all__ = ["Configured", "Module", "RemovableHandle", "bump", "epoch"]
 
 epoch = 0
 """How often an attribute, submodule or tensor handle of any module has been exchanged."""
+
+Given = ParamSpec("Given")
+Made = TypeVar("Made", covariant=True)
 
 _TABLES = ("_parameters", "_buffers", "_modules")
 
@@ -47,6 +50,17 @@ class RemovableHandle:
             bump()
 
 
+if TYPE_CHECKING:
+
+    class _Forward(Protocol[Given, Made]):
+        def forward(self, *args: Given.args, **kwargs: Given.kwargs) -> Made: ...
+
+    class _Call:
+        """The type of calling a module: that of its own ``forward``."""
+
+        def __get__(self, one: _Forward[Given, Made], owner: object) -> Callable[Given, Made]: ...
+
+
 class Module:
     """A layer or model. Subclasses call ``super().__init__()``, assign layers, and define
     ``forward``.
@@ -68,6 +82,9 @@ class Module:
     """
 
     training: bool
+    _parameters: dict[str, Any]
+    _buffers: dict[str, Any]
+    _modules: dict[str, Any]
 
     def __init__(self) -> None:
         values = self.__dict__
@@ -86,17 +103,21 @@ class Module:
             "define forward(self, ...) in the class"
         )
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """:meth:`forward` between the hooks registered on this module."""
-        for hook in tuple(self._pre_hooks.values()):
-            changed = hook(self, args)
-            if changed is not None:
-                args = changed if isinstance(changed, tuple) else (changed,)
-        result = self.forward(*args, **kwargs)
-        for hook in tuple(self._hooks.values()):
-            changed = hook(self, args, result)
-            result = result if changed is None else changed
-        return result
+    if TYPE_CHECKING:
+        __call__ = _Call()
+    else:
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            """:meth:`forward` between the hooks registered on this module."""
+            for hook in tuple(self._pre_hooks.values()):
+                changed = hook(self, args)
+                if changed is not None:
+                    args = changed if isinstance(changed, tuple) else (changed,)
+            result = self.forward(*args, **kwargs)
+            for hook in tuple(self._hooks.values()):
+                changed = hook(self, args, result)
+                result = result if changed is None else changed
+            return result
 
     # Attributes
 
@@ -363,6 +384,14 @@ class Module:
     def double(self) -> Self:
         """:meth:`to` float64."""
         return self.to("float64")
+
+    def bfloat16(self) -> Self:
+        """:meth:`to` bfloat16."""
+        return self.to("bfloat16")
+
+    def type(self, dst_type: Any) -> Self:
+        """:meth:`to` a dtype."""
+        return self.to(dtype=dst_type)
 
     def register_forward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call ``hook(module, args, result)`` after each forward; a value it returns replaces the

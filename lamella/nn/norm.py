@@ -73,10 +73,15 @@ class _BatchNorm(Module):
             self.running_var,
             self.weight,
             self.bias,
-            self.training,
+            self.training or not self._tracks,
             momentum,
             self.eps,
         )
+
+    @property
+    def _tracks(self) -> bool:
+        """Whether there are running statistics."""
+        return self.running_mean is not None or self.running_var is not None
 
     def extra_repr(self) -> str:
         """The options, as PyTorch shows them."""
@@ -113,10 +118,10 @@ class _InstanceNorm(_BatchNorm):
                 f"{self.num_features}; build it for the input's"
             )
         momentum = 0.1 if self.momentum is None else self.momentum
-        own = self.training or self.running_mean is None
         return F.instance_norm(
-            x, self.running_mean, self.running_var, self.weight, self.bias, own, momentum, self.eps
-        )
+            x, self.running_mean, self.running_var, self.weight, self.bias,
+            self.training or not self._tracks, momentum, self.eps,
+        )  # fmt: skip
 
 
 class InstanceNorm1d(_InstanceNorm):

@@ -27,7 +27,7 @@ Sizes = int | Sequence[int]
 class _Pad(Configured):
     rank: ClassVar[int]
     mode: ClassVar[str]
-    options = ("padding",)
+    options: ClassVar[tuple[str, ...]] = ("padding",)
 
     def __init__(self, padding: Sizes) -> None:
         super().__init__()
@@ -159,7 +159,7 @@ class ReplicationPad3d(_Pad):
 
 
 class CircularPad1d(_Pad):
-    """Go around around ``(N, C, L)`` or one without ``N``.
+    """Wrap around ``(N, C, L)`` or one without ``N``.
 
     >>> import lamella as lm
     >>> CircularPad1d(1)(lm.ones((1, 1, 3))).shape
@@ -171,14 +171,14 @@ class CircularPad1d(_Pad):
 
 
 class CircularPad2d(_Pad):
-    """Go around around ``(N, C, H, W)`` or one without ``N``."""
+    """Wrap around ``(N, C, H, W)`` or one without ``N``."""
 
     rank = 2
     mode = "circular"
 
 
 class CircularPad3d(_Pad):
-    """Go around around ``(N, C, D, H, W)`` or one without ``N``."""
+    """Wrap around ``(N, C, D, H, W)`` or one without ``N``."""
 
     rank = 3
     mode = "circular"

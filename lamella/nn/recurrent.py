@@ -21,6 +21,7 @@ from lamella.nn import init
 from lamella.nn.functional.support import choose, tensor
 from lamella.nn.module import Module
 from lamella.nn.parameter import Parameter
+from lamella.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 from lamella.tensor.tensor import Tensor
 
 __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell"]
@@ -71,14 +72,26 @@ def _gru_step(weight: Tensor, bias: Tensor | None) -> Step:
     return step
 
 
-def _run(step: Step, xs: Tensor, state: State, reverse: bool) -> tuple[Tensor, State]:
-    """All steps over the first axis of ``xs``: the hidden states, and the last state."""
+def _run(
+    step: Step, xs: Tensor, state: State, reverse: bool, inside: Tensor | None = None
+) -> tuple[Tensor, State]:
+    """All steps over the first axis of ``xs``: the hidden states, and the last state. Where
+    ``inside`` (steps, batch, 1) does not hold, the state stays.
+    """
 
     def body(state: State, x: Tensor) -> tuple[State, Tensor]:
         state = step(x, state)
         return state, state[0]
 
-    last, hidden = lm.scan(body, state, xs, reverse=reverse)
+    def masked(state: State, x: tuple[Tensor, Tensor]) -> tuple[State, Tensor]:
+        after = step(x[0], state)
+        after = tuple(lm.where(x[1], *pair) for pair in zip(after, state, strict=True))
+        return after, after[0]
+
+    if inside is None:
+        last, hidden = lm.scan(body, state, xs, reverse=reverse)
+    else:
+        last, hidden = lm.scan(masked, state, (xs, inside), reverse=reverse)
     return hidden, last
 
 
@@ -252,12 +265,12 @@ class _Layers(_Recurrent):
     def _suffixes(self, layer: int) -> list[str]:
         return [f"_l{layer}"] + [f"_l{layer}_reverse"] * self.bidirectional
 
-    def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
+    def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
         """All hidden states of the last layer, and the last state of every layer.
 
         Args:
-            input: ``(L, N, input_size)``, with ``batch_first`` ``(N, L, input_size)``, or ``(L,
-                input_size)``.
+            input: ``(L, N, input_size)``, with ``batch_first`` ``(N, L, input_size)``, ``(L,
+                input_size)``, or a ``PackedSequence``, which gives one.
             hx: the state to begin with, ``(layers * directions, N, hidden_size)`` (a pair of
                 these for LSTM; default: zeros).
 
@@ -267,6 +280,8 @@ class _Layers(_Recurrent):
         Raises:
             ShapeError: if the shapes do not fit.
         """
+        if isinstance(input, PackedSequence):
+            return self._packed(input, hx)
         input = tensor(input)
         if input.ndim not in (2, 3) or input.shape[-1] != self.input_size:
             raise ShapeError(
@@ -287,7 +302,32 @@ class _Layers(_Recurrent):
             x = lm.swapaxes(x, 0, 1)
         return x, state if self.states == 2 else state[0]
 
-    def _forward(self, x: Tensor, hx: Any) -> tuple[Tensor, State]:
+    def _packed(self, input: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
+        """All layers over a packed batch, padded and under a mask; states are in the order from
+        before packing.
+        """
+        if input.data.ndim != 2 or input.data.shape[-1] != self.input_size:
+            raise ShapeError(
+                f"[{type(self).__name__}] packed steps of shape {tuple(input.data.shape)} are not "
+                f"(steps, {self.input_size})"
+            )
+        x, _ = pad_packed_sequence(PackedSequence(input.data, input.batch_sizes))
+        lengths = input.lengths()
+        order, back = input.sorted_indices, input.unsorted_indices
+        if hx is not None and order is not None:
+            many = self.states == 2
+            hx = tuple(h[:, list(order)] for h in hx) if many else hx[:, list(order)]
+        inside = lm.arange(x.shape[0])[:, None, None] < lm.tensor(lengths)[:, None]
+        x, state = self._forward(x, hx, inside)
+        data = pack_padded_sequence(x, lengths).data
+        if back is not None:
+            state = tuple(each[:, list(back)] for each in state)
+        packed = PackedSequence(data, input.batch_sizes, order, back)
+        return packed, state if self.states == 2 else state[0]
+
+    def _forward(
+        self, x: Tensor, hx: Any, inside: Tensor | None = None
+    ) -> tuple[Tensor, State]:
         """All layers over ``(L, N, input_size)``."""
         count = self.num_layers * (1 + self.bidirectional)
         sizes = (self.proj_size or self.hidden_size, self.hidden_size)[: self.states]
@@ -301,7 +341,8 @@ class _Layers(_Recurrent):
             for suffix in self._suffixes(layer):
                 first = tuple(each[len(ends)] for each in begin)
                 gates = self._inputs(x, suffix)
-                output, last = _run(self._step(suffix), gates, first, suffix.endswith("_reverse"))
+                reverse = suffix.endswith("_reverse")
+                output, last = _run(self._step(suffix), gates, first, reverse, inside)
                 outputs.append(output)
                 ends.append(last)
             x = outputs[0] if len(outputs) == 1 else lm.concat(outputs, axis=-1)

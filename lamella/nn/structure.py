@@ -2,7 +2,8 @@
 
 Invariant: ``unflatten(structure, leaves)`` shares no module object with the one flattened, so a
 traced function may rebind tensors of its copy freely; tensors held at several places are one leaf
-and stay shared.
+and stay shared. So do whatever stands for them: a module of numbers or flags made by ``tree.map``
+has as many leaves as the module that it was made of.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from lamella.tensor.tensor import Tensor
 
@@ -19,7 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["Structure", "flatten", "unflatten"]
 
 _TENSORS = ("_parameters", "_buffers")
-_PRIVATE = {*_TENSORS, "_modules"}
+_PRIVATE = {*_TENSORS, "_modules", "_ties"}
+Place = tuple[int, str, str]  # module number, table, name
 
 
 class Structure:
@@ -58,61 +62,79 @@ class Structure:
 
 def flatten(module: Module) -> tuple[list[Any], Structure]:
     """The distinct tensors of ``module`` in state-dict order, and the rest."""
-    structure = Structure()
-    leaves: list[Any] = []
-    known_leaves: dict[int, int] = {}
-    known_modules: dict[int, int] = {}
+    walk = _Walk(module.__dict__.get("_ties", {}))
+    walk.visit(module, "")
+    walk.structure.names = tuple(walk.names)
+    return walk.leaves, walk.structure
 
-    names: list[str] = []
 
-    def place(number: int, table: str, name: str, value: Any) -> None:
-        if value is None:
-            structure.places.append((number, table, name, -1))
-            return
-        if id(value) not in known_leaves:
-            known_leaves[id(value)] = len(leaves)
-            leaves.append(value)
-            names.append(f"{paths[number]}{name}")
-        structure.places.append((number, table, name, known_leaves[id(value)]))
+class _Walk:
+    """Notes modules and tensors as it meets them, each once."""
 
-    paths: list[str] = []
+    def __init__(self, ties: dict[Place, int]) -> None:
+        self.ties = ties
+        self.structure = Structure()
+        self.leaves: list[Any] = []
+        self.names: list[str] = []
+        self.paths: list[str] = []
+        self.known_leaves: dict[object, int] = {}
+        self.known_modules: dict[int, int] = {}
 
-    def visit(module: Module, path: str) -> int:
-        if id(module) in known_modules:
-            return known_modules[id(module)]
-        number = known_modules[id(module)] = len(structure.classes)
-        structure.classes.append(type(module))
-        paths.append(path)
+    def visit(self, module: Module, path: str) -> int:
+        """Note a module with its children; its number."""
+        if id(module) in self.known_modules:
+            return self.known_modules[id(module)]
+        s = self.structure
+        number = self.known_modules[id(module)] = len(s.classes)
+        s.classes.append(type(module))
+        self.paths.append(path)
         static: dict[str, Any] = {}
-        structure.static.append(static)
+        s.static.append(static)
         for table in _TENSORS:
             for name, value in module.__dict__[table].items():
-                place(number, table, name, value)
+                self._place(number, table, name, value)
         for name, value in module.__dict__.items():
             if isinstance(value, Tensor):
-                place(number, "", name, value)
+                self._place(number, "", name, value)
             elif name not in _PRIVATE:
-                static[name] = copy.copy(value) if isinstance(value, (dict, set, list)) else value
+                static[name] = _copied(value)
         for name, child in module._modules.items():
-            structure.children.append(
-                (number, name, -1 if child is None else visit(child, f"{path}{name}."))
-            )
+            at = -1 if child is None else self.visit(child, f"{path}{name}.")
+            s.children.append((number, name, at))
         return number
 
-    visit(module, "")
-    structure.names = tuple(names)
-    return leaves, structure
+    def _place(self, number: int, table: str, name: str, value: Any) -> None:
+        at = -1
+        if value is not None:
+            key = self._identity((number, table, name), value)
+            if key not in self.known_leaves:
+                self.known_leaves[key] = len(self.leaves)
+                self.leaves.append(value)
+                self.names.append(f"{self.paths[number]}{name}")
+            at = self.known_leaves[key]
+        self.structure.places.append((number, table, name, at))
+
+    def _identity(self, place: Place, value: Any) -> object:
+        """The same for places that share a leaf. A number or flag is shared by its place alone:
+        Python has only one False.
+        """
+        if isinstance(value, (Tensor, np.ndarray)):
+            return id(value)
+        return id(value), self.ties.get(place, place)
+
+
+def _copied(value: Any) -> Any:
+    """A container of settings is the new module's own."""
+    return copy.copy(value) if isinstance(value, (dict, set, list)) else value
 
 
 def unflatten(structure: Structure, leaves: Sequence[Any]) -> Module:
     """A new module of that structure holding ``leaves``, whatever they are."""
     leaves = list(leaves)
-    modules: list[Any] = []
+    modules: list[Module] = []
     for cls, static in zip(structure.classes, structure.static, strict=True):
-        module = object.__new__(cls)
-        module.__dict__.update(
-            {n: copy.copy(v) if isinstance(v, (dict, set, list)) else v for n, v in static.items()}
-        )
+        module: Module = object.__new__(cls)
+        module.__dict__.update({n: _copied(v) for n, v in static.items()})
         module.__dict__.update(_parameters={}, _buffers={}, _modules={})
         modules.append(module)
     for number, table, name, leaf in structure.places:
@@ -120,4 +142,6 @@ def unflatten(structure: Structure, leaves: Sequence[Any]) -> Module:
         (values[table] if table else values)[name] = None if leaf < 0 else leaves[leaf]
     for parent, name, child in structure.children:
         modules[parent]._modules[name] = None if child < 0 else modules[child]
+    if sum(leaf >= 0 for *_, leaf in structure.places) > len(leaves):
+        modules[0].__dict__["_ties"] = {(*place,): leaf for *place, leaf in structure.places}
     return modules[0]

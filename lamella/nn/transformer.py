@@ -60,24 +60,25 @@ class _Layer(Module):
 
     def _around(self, number: int, x: Tensor, block: Callable[[Tensor], Tensor]) -> Tensor:
         """``x`` plus the block with dropout, normalised before the block or after the sum."""
-        norm, dropout = self._modules[f"norm{number}"], self._modules[f"dropout{number}"]
+        norm: LayerNorm = self._modules[f"norm{number}"]
+        dropout: Dropout = self._modules[f"dropout{number}"]
         if self.norm_first:
             return x + dropout(block(norm(x)))
-        return norm(x + dropout(block(x)))  # type: ignore[no-any-return]
+        return norm(x + dropout(block(x)))
 
     def _feed(self, x: Tensor) -> Tensor:
-        return self.linear2(self.dropout(self.activation(self.linear1(x))))  # type: ignore[no-any-return]
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
 
 
 def _attend(
-    attention: Module, x: Tensor, memory: Tensor, mask: Any, padding: Any, causal: bool
+    attention: MultiheadAttention, x: Tensor, memory: Tensor, mask: Any, padding: Any, causal: bool
 ) -> Tensor:
     """Attention of ``x`` to ``memory``; a mask that is given says what is causal."""
     y, _ = attention(
         x, memory, memory, key_padding_mask=padding, need_weights=False, attn_mask=mask,
         is_causal=causal and mask is None,
     )  # fmt: skip
-    return y  # type: ignore[no-any-return]
+    return y
 
 
 class TransformerEncoderLayer(_Layer):
@@ -300,7 +301,8 @@ class Transformer(Module):
                 f"{self.d_model}"
             )
         memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
-        return self.decoder(  # type: ignore[no-any-return]
+        result: Tensor = self.decoder(
             tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask,
             tgt_is_causal, memory_is_causal,
         )  # fmt: skip
+        return result

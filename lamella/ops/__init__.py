@@ -25,6 +25,7 @@ from lamella.ops.reduce import *
 from lamella.ops.position import *
 from lamella.ops.cumulative import *
 from lamella.ops.sorting import *
+from lamella.ops.selection import *
 
 # -- movement, indexing, contraction, convolution, windows, random -------------------------------
 from lamella.ops.movement import *
@@ -36,6 +37,7 @@ from lamella.ops.contraction import *
 from lamella.ops.convolution import *
 from lamella.ops.convolution_last import *
 from lamella.ops.convolution_depthwise import *
+from lamella.ops.convolution_winograd import *
 from lamella.ops.windows import *
 from lamella.ops.random import *
 from lamella.ops.calls import *
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from lamella.ops.special_gamma import *
     from lamella.ops.special_other import *
     from lamella.ops.sparse import *
+    from lamella.ops.fourier_kernel import *
 
 _LATER: Final = {
     "callback": "",  # by its own name
@@ -62,9 +65,11 @@ _LATER: Final = {
     "determinants": "determinant log_determinant matrix_exp",
     "special_bessel": "i0e i1e j0 j1 y0 y1",
     "special_error": "erfcinv erfcx erfinv log_ndtr",
-    "special_gamma": "betaln gamma lgamma polygamma zeta",
+    "special_gamma": "betaln gamma lgamma polygamma",
+    "special_zeta": "zeta",
     "special_other": "exprel lambertw log_poisson spence",
     "sparse": "sampled_product sparse_product",
+    "fourier_kernel": "fourier",
 }  # fmt: skip
 _WHERE: Final = {name: module for module, names in _LATER.items() for name in names.split()}
 

@@ -31,7 +31,7 @@ from lamella.ops.attention_band import (
     widened,
 )
 from lamella.ops.attention_reverse import backward
-from lamella.ops.attention_setting import BLOCK, blocks
+from lamella.ops.attention_setting import block_size, blocks
 from lamella.ops.base import Array, Element, Index, KernelWriter, Needs, Sample
 from lamella.ops.calls import Result, call
 from lamella.ops.families import accumulator, to_shape
@@ -49,7 +49,7 @@ def _formula(op: Banded, arrays: Sequence[Array], chunks: int) -> list[Array]:
         weights = np.exp(op.scores(arrays[:-3]) - logarithm[..., None])
     change = weights * (d_out @ np.swapaxes(v, -1, -2) - mean[..., None])
     keys = np.broadcast_to(k, (*q.shape[:-2], *k.shape[-2:]))
-    step = BLOCK * -(-blocks(k.shape[-2]) // chunks)
+    step = block_size() * -(-blocks(k.shape[-2]) // chunks)
     starts = range(0, step * chunks, step)
     d_q = [change[..., s : s + step] @ keys[..., s : s + step, :] for s in starts]
     lead = enumerate(zip(q.shape[:-2], k.shape[:-2], strict=True))

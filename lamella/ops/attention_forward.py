@@ -14,7 +14,7 @@ from lamella.dtypes import bool_
 from lamella.ir import index as ix
 from lamella.ir.loops import Assign, Declare, Expr, For, Load, Read, Stmt, Store, apply, cast
 from lamella.ir.node import Node
-from lamella.ops.attention_setting import BLOCK, LOG2E, Setting, blocks, left
+from lamella.ops.attention_setting import LOG2E, Setting, block_size, blocks, left
 from lamella.ops.base import Element, Index, KernelWriter
 from lamella.ops.register_tiles import Product, guard, rounded_up, row_step
 
@@ -35,9 +35,9 @@ class _Forward:
     def __init__(self, setting: Setting, at: Index) -> None:
         s = self.s = setting
         self.lead = ix.split_linear(at[0], s.args[0].shape[:-2])
-        self.first = ix.mul(at[1], BLOCK)
-        self.rows = s.tile(s.rows, 2 * s.lanes)
-        self.keys = s.tile(s.keys, row_step(s.out.vector_bytes))
+        self.first = ix.mul(at[1], block_size())
+        self.rows = s.square_tile(s.rows)
+        self.keys = s.tile(s.keys, row_step(s.out.unit))
         self.depth = s.width(0)
         self.width = rounded_up(s.width(2), s.lanes)
         self.allocs: list[Stmt] = []
@@ -62,7 +62,7 @@ class _Forward:
         """Everything."""
         s = self.s
         block = s.out.var("block", blocks(s.keys))
-        first = ix.mul(block, BLOCK)
+        first = ix.mul(block, block_size())
         step = guard(
             s.some(self.first, self.rows, first, self.keys),
             [
@@ -87,7 +87,7 @@ class _Forward:
     def _scores(self, first: Expr) -> list[Stmt]:
         """score[key, query] = k . q"""
         s = self.s
-        step = row_step(s.out.vector_bytes)
+        step = row_step(s.out.unit)
         wide = 2 * s.lanes
 
         def wanted(i: Expr, j: Expr) -> Expr:
@@ -169,7 +169,7 @@ class _Forward:
 
     def _values(self, first: Expr, keys: int | Expr) -> list[Stmt]:
         """total[query, feature] = factor[query] * total + weights v"""
-        s, step = self.s, row_step(self.s.out.vector_bytes)
+        s, step = self.s, row_step(self.s.out.unit)
 
         def place(i: Expr, j: Expr) -> Expr:
             return ix.add(ix.mul(i, self.width), j)

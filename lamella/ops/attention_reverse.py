@@ -13,7 +13,7 @@ from lamella.ir import index as ix
 from lamella.ir.dim import ceildiv, product
 from lamella.ir.loops import Expr, For, Stmt, Store, apply, cast
 from lamella.ir.node import Node
-from lamella.ops.attention_setting import BLOCK, LOG2E, Setting, blocks, left
+from lamella.ops.attention_setting import LOG2E, Setting, block_size, blocks, left
 from lamella.ops.base import Element, Index, KernelWriter
 from lamella.ops.register_tiles import Product, guard, rounded_up, row_step
 
@@ -35,8 +35,8 @@ class _Backward:
         s = self.s = setting
         self.at, self.chunks = at, chunks
         self.head = ix.split_linear(at[0], s.args[1].shape[:-2])
-        self.rows = s.tile(s.rows, row_step(s.out.vector_bytes))
-        self.keys = s.tile(s.keys, 2 * s.lanes)
+        self.rows = s.tile(s.rows, row_step(s.out.unit))
+        self.keys = s.square_tile(s.keys)
         self.depth, self.breadth = s.width(0), s.width(2)
         self.wide_q, self.wide_v = (rounded_up(n, s.lanes) for n in (self.depth, self.breadth))
         self.allocs: list[Stmt] = []
@@ -62,7 +62,7 @@ class _Backward:
         count = ceildiv(blocks(s.keys), self.chunks)
         block = out.var("block", count)
         number = ix.add(block, ix.mul(self.at[1], count))
-        first = ix.mul(number, BLOCK)
+        first = ix.mul(number, block_size())
         body = [
             s.pack_across(self.key_t, 1, self.head, first, self.keys, 1.0),
             s.pack_across(self.value_t, 2, self.head, first, self.keys, 1.0),
@@ -111,7 +111,7 @@ class _Backward:
         """All queries of a head against one block of keys."""
         s = self.s
         block = s.out.var("queries", blocks(s.rows))
-        row = ix.mul(block, BLOCK)
+        row = ix.mul(block, block_size())
         operand = len(s.args) - 1
         body = [
             s.pack(self.query, 0, lead, row, self.rows, self.wide_q),
@@ -157,7 +157,7 @@ class _Backward:
 
     def _wanted(self, row: Expr, first: Expr) -> Callable[[Expr, Expr], Expr]:
         s = self.s
-        step = row_step(s.out.vector_bytes)
+        step = row_step(s.out.unit)
         return lambda i, j: s.some(ix.add(row, i), step, ix.add(first, j), 2 * s.lanes)
 
     def _mask(self, lead: Index, row: Expr, first: Expr) -> list[Stmt]:
@@ -213,7 +213,7 @@ class _Backward:
     def _add_query(self, lead: Index, row: Expr, first: Expr) -> list[Stmt]:
         """The part of the queries' cotangent += change k; ``query`` is used again for the sums."""
         s, out = self.s, self.s.out
-        step, keys = row_step(out.vector_bytes), left(self.keys, s.keys, first)
+        step, keys = row_step(out.unit), left(self.keys, s.keys, first)
         product = Product(
             self.rows, self.wide_q, lambda i: s.seen(ix.add(row, i), step, first, keys),
             left=lambda i, k: s.at(self.change, ix.mul(i, self.keys), k),

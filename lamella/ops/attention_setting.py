@@ -7,8 +7,11 @@ Scores are in units of log 2. Blocks that a band hides are left out, in register
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Final
 
 from lamella.dtypes import DType, bool_
 from lamella.errors import ShapeError
@@ -29,12 +32,35 @@ from lamella.ir.loops import (
 from lamella.ir.node import Node
 from lamella.ops.base import Element, Index, KernelWriter
 from lamella.ops.families import accumulator
-from lamella.ops.register_tiles import rounded_up
+from lamella.ops.register_tiles import rounded_up, row_step
 
-__all__ = ["BLOCK", "LOG2E", "Setting", "blocks", "left", "shared"]
+__all__ = ["LOG2E", "Setting", "block_size", "blocks", "forced", "left", "shared"]
 
-BLOCK = 64  # queries, and keys, in a tile
 LOG2E = math.log2(math.e)
+
+
+_block: Final[ContextVar[int]] = ContextVar("block", default=64)
+
+
+def block_size() -> int:
+    """Queries, and keys, in a tile.
+
+    >>> block_size()
+    64
+    """
+    return _block.get()
+
+
+@contextmanager
+def forced(size: int) -> Iterator[None]:
+    """Attention compiled inside has tiles of ``size`` queries and keys, a multiple of two vectors
+    (programs known already keep theirs).
+    """
+    token = _block.set(size)
+    try:
+        yield
+    finally:
+        _block.reset(token)
 
 
 def blocks(length: Size) -> Size:
@@ -43,7 +69,7 @@ def blocks(length: Size) -> Size:
     >>> blocks(65)
     2
     """
-    return ceildiv(length, BLOCK)
+    return ceildiv(length, block_size())
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +92,7 @@ class Setting:
     @property
     def lanes(self) -> int:
         """Elements of a vector."""
-        return self.out.vector_bytes // self.dtype.itemsize
+        return self.out.unit.lanes(self.dtype)
 
     @property
     def rows(self) -> Size:
@@ -95,7 +121,13 @@ class Setting:
 
     def tile(self, length: Size, step: int) -> int:
         """Elements of a tile along an axis: fewer than a block where the axis is short."""
-        return min(BLOCK, rounded_up(length, step)) if isinstance(length, int) else BLOCK
+        if not isinstance(length, int):
+            return block_size()
+        return min(block_size(), rounded_up(length, step))
+
+    def square_tile(self, length: Size) -> int:
+        """Elements of a tile along an axis that products have as rows and as columns."""
+        return self.tile(length, max(2 * self.lanes, row_step(self.out.unit)))
 
     # -- scratch memory ----------------------------------------------------------------------------
     def scratch(self, name: str, size: int) -> tuple[str, Stmt]:

@@ -31,8 +31,9 @@ import numpy.typing as npt
 from lamella.dtypes import DType
 from lamella.errors import MissingRuleError
 from lamella.ir.dim import Shape, Size
-from lamella.ir.loops import Const, Expr, Stmt, Var
+from lamella.ir.loops import Const, Expr, Stmt, Store, Var
 from lamella.ir.node import Node, make
+from lamella.ir.vectors import VectorUnit
 
 __all__ = [
     "PRIMITIVES", "Array", "Element", "Index", "KernelWriter", "Kind", "Needs", "Parts",
@@ -70,8 +71,8 @@ class KernelWriter(Protocol):
     """What a primitive of kind "kernel" writes its loop nest with."""
 
     @property
-    def vector_bytes(self) -> int:
-        """The size of the target's vectors, which tiles in registers are cut by."""
+    def unit(self) -> VectorUnit:
+        """The target's vectors, which tiles in registers are cut by."""
 
     def var(self, name: str, extent: Size | Expr) -> Var:
         """A new loop variable with a unique name."""
@@ -79,7 +80,7 @@ class KernelWriter(Protocol):
     def temporary(self, name: str) -> str:
         """A unique name for a variable or scratch buffer."""
 
-    def store(self, index: Index, value: Expr) -> Stmt:
+    def store(self, index: Index, value: Expr) -> Store:
         """Store one element of the result."""
 
     def load(self, index: Index) -> Expr:

@@ -22,6 +22,7 @@ from lamella.errors import DTypeError, GradientError, ShapeError
 from lamella.ir.dim import Shape, Size
 from lamella.ir.node import Node, make
 from lamella.ops.base import Array, Needs
+from lamella.ops.bitwise import logical_and
 from lamella.ops.calls import Call, Result, call
 from lamella.ops.leaf import SCALAR, full
 
@@ -81,8 +82,14 @@ class Callback(Call):
             return tuple(made)
         for at in np.ndindex(sizes):
             one = [self._one(i, a, at).copy() for i, a in enumerate(given)]
-            self._take(made, at, function(one))
+            results = self._on_one(function, one)
+            if results is not None:
+                self._take(made, at, results)
         return tuple(made)
+
+    def _on_one(self, function: Host, arguments: Sequence[Array]) -> Sequence[Any] | None:
+        """The function's results for one example; None leaves zeros."""
+        return function(arguments)
 
     def _one(self, number: int, array: Array, at: tuple[int, ...]) -> Array:
         """The argument of one example."""
@@ -147,10 +154,31 @@ class PureCallback(Callback):
 
 @dataclass(frozen=True, slots=True)
 class IoCallback(Callback):
-    """A Python function that must run exactly once, in order with others."""
+    """A Python function that must run exactly once, in order with others. ``guarded``: only where
+    its last argument, a bool, holds; elsewhere its results are zeros.
+    """
 
     name: ClassVar[str] = "io_callback"
-    effect: ClassVar[bool] = True
+    guarded: bool = False
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """The first result."""
+        return (0,)
+
+    def when(self, flag: Node, inputs: Sequence[Node]) -> tuple[Call, Sequence[Node]]:
+        """Guarded, or by one flag more."""
+        if not self.guarded:
+            levels = tuple((*level, False) for level in self.mapped)
+            return replace(self, guarded=True, mapped=levels), [*inputs, flag]
+        before = inputs[-1]
+        return self, [*inputs[:-1], logical_and(before, full(flag, before.shape))]
+
+    def _on_one(self, function: Host, arguments: Sequence[Array]) -> Sequence[Any] | None:
+        """Where the guard holds."""
+        if not self.guarded:
+            return function(arguments)
+        return function(arguments[:-1]) if arguments[-1] else None
 
 
 def callback(

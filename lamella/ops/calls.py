@@ -31,8 +31,8 @@ from lamella.ops.families import Elementwise, check_fits, unary
 from lamella.ops.leaf import placeholder
 
 __all__ = [
-    "Barrier", "Call", "PairedCall", "Part", "Result", "barrier", "call", "is_token", "keep",
-    "living", "part", "parts",
+    "Barrier", "Call", "PairedCall", "Part", "Result", "adopt", "barrier", "call",
+    "effects_first", "has_effects", "is_token", "keep", "living", "part", "parts", "token_of",
 ]  # fmt: skip
 
 Result = tuple[Shape, DType]
@@ -45,8 +45,8 @@ class Call(Primitive):
     kind: ClassVar[Kind] = "call"
     opaque: ClassVar[bool] = False
     transposed: ClassVar[bool] = False  # reverse mode is derived from ``jvp_all``
-    effect: ClassVar[bool] = False  # it must run exactly once, after those recorded before it
     control: ClassVar[bool] = False  # lowered to jumps between launches: loops, branches
+    partial: ClassVar[bool] = False  # its kernel may leave elements unwritten: they are zeros
 
     @property
     def in_memory(self) -> bool:
@@ -54,9 +54,15 @@ class Call(Primitive):
         return self.opaque or self.control
 
     @property
-    def token(self) -> int:
-        """The number of the result whose computation is the effect."""
-        return 0
+    def tokens(self) -> tuple[int, ...]:
+        """The numbers of the results whose computation is an effect: it must be had exactly once,
+        after those recorded before it.
+        """
+        return ()
+
+    def when(self, flag: Node, inputs: Sequence[Node]) -> tuple[Call, Sequence[Node]]:
+        """The call and its inputs, with its effects only where ``flag`` (0-d bool) holds."""
+        raise MissingRuleError(self.name, "having effects under a condition", "when")
 
     def results(self, inputs: Sequence[Node]) -> tuple[Result, ...]:
         """Shape and dtype of each result."""
@@ -69,6 +75,10 @@ class Call(Primitive):
     def evaluate(self, node: Node, arrays: Sequence[Array]) -> tuple[Array, ...]:
         """The meaning, in NumPy: every result. What an opaque call runs."""
         raise MissingRuleError(self.name, "interpretation", "evaluate")
+
+    def made_for_sizes(self, node: Node) -> bool:
+        """Whether the call is better compiled for each of its sizes than for any of them."""
+        return False
 
     def composed(self, node: Node) -> Sequence[Node] | None:
         """The results as other operations, which the compiler puts in the call's place."""
@@ -161,13 +171,33 @@ class _Record:
     kept: dict[int, Any] = field(default_factory=dict)
 
 
-def is_token(node: Node) -> bool:
-    """Whether computing ``node`` is having an effect."""
-    if not isinstance(node.op, Part):
-        return False
+def has_effects(node: Node) -> bool:
+    """Whether ``node`` is a call with effects."""
+    op = node.op.inner if isinstance(node.op, PairedCall) else node.op
+    return isinstance(op, Call) and bool(op.tokens)
+
+
+def token_of(node: Node) -> Node | None:
+    """The result of a call whose computation is an effect and of which ``node`` is a repetition, if
+    there is one.
+    """
+    while node.op.kind == "movement" and len(node.inputs) == 1:
+        node = node.inputs[0]
+    if not isinstance(node.op, Part) or not node.inputs:
+        return None
     op = node.inputs[0].op
     op = op.inner if isinstance(op, PairedCall) else op
-    return isinstance(op, Call) and op.effect and node.op.index == op.token
+    return node if isinstance(op, Call) and node.op.index in op.tokens else None
+
+
+def is_token(node: Node) -> bool:
+    """Whether computing ``node`` is having an effect."""
+    return token_of(node) is not None
+
+
+def effects_first(outputs: Sequence[Node]) -> list[Node]:
+    """``outputs`` in the order in which to compute them: effects as they come, then the rest."""
+    return sorted(outputs, key=lambda node: not is_token(node))
 
 
 _records: weakref.WeakKeyDictionary[Node, _Record] = weakref.WeakKeyDictionary()
@@ -215,6 +245,13 @@ def part(node: Node, index: int) -> Node:
         found.value = record.kept.get(index)
         record.living[index] = weakref.ref(found)
     return found
+
+
+def adopt(node: Node) -> None:
+    """Make ``node`` the living one of its call's results that it stands for."""
+    if isinstance(node.op, Part):
+        record = _records.setdefault(node.inputs[0], _Record())
+        record.living[node.op.index] = weakref.ref(node)
 
 
 def living(node: Node) -> list[Node]:

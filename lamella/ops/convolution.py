@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -119,27 +120,25 @@ class Conv(Multilinear):
             kernel,
             x.shape[2:],
             self.x_dilation,
-            tuple(-d for d in self.w_dilation),
+            _minus(self.w_dilation),
             self.stride,
-            tuple(-p for p in self.low),
+            _minus(self.low),
         )
 
     def _by_kernel(self, x: Node, w: Node, cotangent: Node) -> Node:
-        groups = _groups(x, w)
-        space = tuple(range(3, 1 + x.ndim))
-        split = reshape(x, (x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]))
-        image = permute(split, (2, 1, 0, *space))
-        image = reshape(image, (x.shape[1] // groups, groups * x.shape[0], *x.shape[2:]))
-        swap = (1, 0, *range(2, x.ndim))
-        found = _solve(
-            image,
-            permute(cotangent, swap),
-            w.shape[2:],
-            self.w_dilation,
-            self.stride,
-            self.x_dilation,
-            self.low,
-        )
+        """One of the image and the cotangent is the new image, the other slides over it: that
+        which has the larger gaps, so that fewer of the products are by the zeros between.
+        """
+        groups, swap = _groups(x, w), (1, 0, *range(2, x.ndim))
+        o, k, s = self.w_dilation, self.stride, self.x_dilation
+        if prod(s) > prod(k):
+            image = _images_by_group(cotangent, groups)
+            found = _solve(image, permute(x, swap), w.shape[2:], o, _minus(s), _minus(k), self.low)
+            each = w.shape[0] // groups
+            split = reshape(found, (each, groups, *w.shape[1:]))
+            return reshape(permute(split, (1, 0, *range(2, split.ndim))), w.shape)
+        image = _images_by_group(x, groups)
+        found = _solve(image, permute(cotangent, swap), w.shape[2:], o, k, s, self.low)
         return permute(found, swap)
 
     def batch(self, node: Node, args: Sequence[Node], batched: Needs, size: Size) -> Node:
@@ -283,6 +282,22 @@ def _exchange_channels(w: Node, groups: Size) -> Node:
     split = reshape(w, (groups, each, channels, *space))
     swapped = permute(split, (0, 2, 1, *range(3, split.ndim)))
     return reshape(swapped, (groups * channels, each, *space))
+
+
+def _images_by_group(x: Node, groups: Size) -> Node:
+    """(N, groups · C, *S) as (C, groups · N, *S): images as channels."""
+    each, space = x.shape[1] // groups, x.shape[2:]
+    if each == 1:
+        images = permute(x, (1, 0, *range(2, x.ndim)))
+        return reshape(images, (1, groups * x.shape[0], *space))
+    split = permute(
+        reshape(x, (x.shape[0], groups, each, *space)), (2, 1, 0, *range(3, 1 + x.ndim))
+    )
+    return reshape(split, (each, groups * x.shape[0], *space))
+
+
+def _minus(numbers: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(-number for number in numbers)
 
 
 def _solve(
@@ -451,6 +466,5 @@ def conv_transpose(
             )
         space.append(left)
     kernel = _exchange_channels(w, groups)
-    minus = tuple(-d for d in taps)
     low = tuple(-p[0] for p in padding)
-    return _solve(x, kernel, tuple(space), (1,) * rank, minus, tuple(stride), low)
+    return _solve(x, kernel, tuple(space), (1,) * rank, _minus(taps), tuple(stride), low)

@@ -16,7 +16,7 @@ from lamella import dtypes, ops
 from lamella.dtypes import DType
 from lamella.errors import ShapeError
 from lamella.ir import index as ix
-from lamella.ir.dim import Size
+from lamella.ir.dim import Shape, Size
 from lamella.ir.loops import Expr
 from lamella.ir.node import Node, make
 from lamella.ops.base import Array, Element, Needs, Sample
@@ -103,6 +103,10 @@ class ConvLast(Conv):
         found = inner.op.batch(inner, (x, w), batched, size)
         return permute(found, (0, 1, *range(3, last + 1), 2))
 
+    def taps(self, w: Node) -> Shape:
+        """Of the kernels that were packed, along each axis."""
+        return w.shape[2:-2]
+
     def contraction(self, node: Node, args: Sequence[Element]) -> Contraction:
         """As ``Conv``'s: m are output channels, n images and positions, k channels and taps."""
         x, w = node.inputs
@@ -116,14 +120,14 @@ class ConvLast(Conv):
             batch=(groups,),
             m=(rows,),
             n=(x.shape[0], *node.shape[1:-1]),
-            k=(channels, *w.shape[2:-2]),
+            k=(channels, *self.taps(w)),
             left=lambda g, m, k: args[1](
                 (g[0], ix.floordiv(m[0], lanes), *k[1:], k[0], ix.mod(m[0], lanes))
             ),
             right=lambda g, k, n: padded(
                 self,
                 args[0],
-                (x.shape[1:-1], node.shape[1:-1], w.shape[2:-2]),
+                (x.shape[1:-1], node.shape[1:-1], self.taps(w)),
                 (n[1:], k[1:]),
                 lambda at: (n[0], *at, channel(g[0], k[0], channels)),
             ),

@@ -31,7 +31,7 @@ from lamella.ops.families import (
     widen,
 )
 from lamella.ops.leaf import constant
-from lamella.ops.reduce import lowest
+from lamella.ops.reduce import lowest, remaining
 from lamella.ops.sampling import special
 from lamella.ops.validate import require_ordered
 
@@ -65,7 +65,7 @@ class Running(Primitive):
 
     def grid(self, node: Node) -> Shape:
         """All axes but the one walked along."""
-        return tuple(size for axis, size in enumerate(node.shape) if axis != self.axis)
+        return remaining(node.shape, (self.axis,))
 
     def step(self, node: Node, at: Index, out: KernelWriter) -> tuple[Var, Index]:
         """The loop along the axis, and the index it is at."""

@@ -12,17 +12,21 @@ from typing import ClassVar
 import numpy as np
 
 from lamella import ops
+from lamella.dtypes import float64, int64
 from lamella.ir.node import Node
 from lamella.ops import lapack
 from lamella.ops.base import Array, Needs, Sample
 from lamella.ops.calls import Result, call, parts
+from lamella.ops.elimination import Elimination
 from lamella.ops.matrices import (
     MatrixCall,
     adjoint,
+    diagonal,
     require_matrix,
     sample,
     transposed,
 )
+from lamella.ops.matrix_kernel import KernelCall
 from lamella.ops.solving import inverse
 
 __all__ = [
@@ -36,8 +40,23 @@ def _inner(a: Node, b: Node) -> Node:
     return ops.reduce_sum(ops.multiply(a, b), (a.ndim - 2, a.ndim - 1))
 
 
+def _pivots(a: Node) -> tuple[Node, Node]:
+    """The pivots of elimination, in float64, and the sign of the permutation."""
+    packed, places, _ = call(Elimination(), a)
+    moved = ops.not_equal(places, ops.iota(places.shape, places.ndim - 1, int64))
+    signs = ops.where(moved, ops.constant(-1.0, float64), ops.constant(1.0, float64))
+    parity = ops.reduce_prod(signs, (places.ndim - 1,))
+    return ops.cast(diagonal(packed), float64), parity
+
+
+def _sign_and_log(pivots: Node, parity: Node) -> tuple[Node, Node]:
+    axes = (pivots.ndim - 1,)
+    sign = ops.multiply(parity, ops.reduce_prod(ops.sign(pivots), axes))
+    return sign, ops.reduce_sum(ops.log(ops.abs(pivots)), axes)
+
+
 @dataclass(frozen=True, slots=True)
-class Determinant(MatrixCall):
+class Determinant(KernelCall):
     """The determinant."""
 
     name: ClassVar[str] = "determinant"
@@ -51,6 +70,16 @@ class Determinant(MatrixCall):
     def evaluate(self, node: Node, arrays: Sequence[Array]) -> tuple[Array, ...]:
         """By LU."""
         return lapack.finite("det", arrays[0], lambda a: (np.asarray(np.linalg.det(a)),))
+
+    def kernels(self, node: Node) -> Sequence[Node]:
+        """The product of the pivots; by its logarithm where that leaves the range on the way."""
+        (a,) = node.inputs
+        pivots, parity = _pivots(a)
+        product = ops.multiply(parity, ops.reduce_prod(pivots, (pivots.ndim - 1,)))
+        sign, log = _sign_and_log(pivots, parity)
+        other = ops.not_equal(product, ops.constant(0.0, float64))
+        usual = ops.logical_and(ops.isfinite(product), other)
+        return (ops.cast(ops.where(usual, product, ops.multiply(sign, ops.exp(log))), a.dtype),)
 
     def jvp_all(self, node: Node, tangents: Sequence[Node | None]) -> Sequence[Node | None]:
         """The sum of cofactors times da, of singular matrices too."""
@@ -105,7 +134,7 @@ def _spread(x: Node) -> Node:
 
 
 @dataclass(frozen=True, slots=True)
-class LogDeterminant(MatrixCall):
+class LogDeterminant(KernelCall):
     """The sign (or factor of modulus 1) of the determinant, and the logarithm of its modulus."""
 
     name: ClassVar[str] = "log_determinant"
@@ -119,6 +148,11 @@ class LogDeterminant(MatrixCall):
     def evaluate(self, node: Node, arrays: Sequence[Array]) -> tuple[Array, ...]:
         """By LU."""
         return lapack.finite("slogdet", arrays[0], lambda a: tuple(np.linalg.slogdet(a)))
+
+    def kernels(self, node: Node) -> Sequence[Node]:
+        """By the pivots."""
+        (a,) = node.inputs
+        return [ops.cast(part, a.dtype) for part in _sign_and_log(*_pivots(a))]
 
     def jvp_all(self, node: Node, tangents: Sequence[Node | None]) -> Sequence[Node | None]:
         """The real part of tr(A⁻¹ da); of the sign i times the imaginary part."""

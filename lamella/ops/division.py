@@ -1,8 +1,7 @@
 """Division with a whole quotient, elementwise: floor_divide and remainder, as NumPy defines them.
 
-Integers: 0 where the divisor is 0. Floats: of the exact quotient, which division alone may round
-up to a whole number; so the sign of the exact remainder ``fma(-q, b, a)`` corrects the quotient.
-That is exact for quotients below 2**24 (float64: 2**53), for the remainder below its square.
+Integers: 0 where the divisor is 0. Floats: of the exact quotient, whatever its size, so that the
+remainder is exact before its sign is made the divisor's.
 """
 from __future__ import annotations
 
@@ -12,8 +11,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from lamella.dtypes import FLOATS, INTEGERS, DType, bool_
-from lamella.ir.loops import Const, Expr, apply
+from lamella.dtypes import FLOATS, INTEGERS, DType
+from lamella.ir.loops import Expr, apply
 from lamella.ir.node import Node
 from lamella.ops.arithmetic import like, negative
 from lamella.ops.base import Array, Sample
@@ -23,31 +22,6 @@ from lamella.ops.sampling import binary_samples
 __all__ = ["FloorDivide", "Remainder", "floor_divide", "remainder"]
 
 NUMBERS = (*INTEGERS, *FLOATS)
-
-
-def _test(op: str, *args: Expr) -> Expr:
-    return apply(op, *args, dtype=bool_)
-
-
-def _select(condition: Expr, a: Expr, b: Expr) -> Expr:
-    return apply("select", condition, a, b, dtype=a.dtype)
-
-
-def _unlike(a: Expr, b: Expr) -> Expr:
-    """Whether the signs differ and ``a`` is not 0."""
-    zero = Const(0.0, a.dtype)
-    differ = _test("xor", _test("lt", a, zero), _test("lt", b, zero))
-    return _test("and", _test("ne", a, zero), differ)
-
-
-def _step(a: Expr, b: Expr, rounding: str) -> tuple[Expr, Expr]:
-    """The rounded quotient as an integer, and the remainder it leaves."""
-    quotient = apply(rounding, apply("div", a, b))
-    return quotient, apply("fma", apply("neg", quotient), b, a)
-
-
-def _bounded_by_infinity(a: Expr, b: Expr) -> Expr:
-    return _test("and", _test("isinf", b), _test("isfinite", a))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +35,8 @@ class FloorDivide(Elementwise):
     compute = staticmethod(np.floor_divide)
 
     def expr(self, node: Node, values: Sequence[Expr]) -> Expr:
-        """``floordiv`` for integers; for floats the corrected quotient."""
-        a, b = values
-        if node.dtype.kind != "f":
-            return apply("floordiv", a, b)
-        one, zero = Const(1.0, a.dtype), Const(0.0, a.dtype)
-        quotient, rest = _step(a, b, "floor")  # never too low: rounding is monotonic
-        exact = _select(_unlike(rest, b), apply("sub", quotient, one), quotient)
-        at_infinity = _select(_unlike(a, b), Const(-1.0, a.dtype), apply("div", a, b))
-        found = _select(_bounded_by_infinity(a, b), at_infinity, exact)
-        undefined = _test("and", _test("isinf", a), _test("ne", b, zero))
-        return _select(undefined, Const(float("nan"), a.dtype), found)
+        """``floordiv``."""
+        return apply("floordiv", *values)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -93,16 +58,8 @@ class Remainder(Elementwise):
         return like(node, 1), negative(floor_divide(*node.inputs))
 
     def expr(self, node: Node, values: Sequence[Expr]) -> Expr:
-        """``mod`` for integers; for floats two steps of division and a last correction."""
-        a, b = values
-        if node.dtype.kind != "f":
-            return apply("mod", a, b)
-        rest = _step(_step(a, b, "trunc")[1], b, "trunc")[1]  # truncated, a small a stays exact
-        rest = _select(_unlike(rest, b), apply("add", rest, b), rest)
-        at_infinity = _select(_unlike(a, b), b, a)
-        found = _select(_bounded_by_infinity(a, b), at_infinity, rest)
-        zero = Const(0.0, a.dtype)
-        return _select(_test("eq", found, zero), apply("copysign", zero, b), found)
+        """``mod``."""
+        return apply("mod", *values)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -21,11 +21,13 @@ from lamella.errors import GradientError
 from lamella.ir.node import Node
 from lamella.ops import lapack
 from lamella.ops.base import Array, Sample
-from lamella.ops.calls import Result, call, parts
+from lamella.ops.calls import Call, Result, call, parts
+from lamella.ops.cholesky_kernel import CholeskyRows
 from lamella.ops.matrices import (
     MatrixCall,
     adjoint,
     column_scaled,
+    columns,
     diagonal,
     diagonal_matrix,
     identity,
@@ -37,6 +39,7 @@ from lamella.ops.matrices import (
     row_scaled,
     sample,
 )
+from lamella.ops.matrix_kernel import KernelCall, failure_of
 from lamella.ops.solving import solve, triangular_solve
 
 __all__ = ["QR", "SVD", "Cholesky", "Eig", "Eigh", "cholesky", "eig", "eigh", "qr", "svd"]
@@ -57,7 +60,7 @@ def _differences(values: Node) -> Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Cholesky(MatrixCall):
+class Cholesky(KernelCall):
     """The lower triangular L of A = L Lᴴ; only the lower triangle of A is read."""
 
     name: ClassVar[str] = "cholesky"
@@ -71,6 +74,12 @@ class Cholesky(MatrixCall):
     def evaluate(self, node: Node, arrays: Sequence[Array]) -> tuple[Array, ...]:
         """LAPACK's potrf."""
         return lapack.finite(self.name, arrays[0], lambda a: (np.linalg.cholesky(a),))
+
+    def kernels(self, node: Node) -> Sequence[Node]:
+        """By rows of the transpose."""
+        (a,) = node.inputs
+        failure = failure_of(self.name, "matrix is not positive definite", a)
+        return call(CholeskyRows(failure=failure), a)
 
     def jvp_all(self, node: Node, tangents: Sequence[Node | None]) -> Sequence[Node | None]:
         """L Φ(L⁻¹ dA L⁻ᴴ), Φ the lower triangle with half the diagonal."""
@@ -155,19 +164,31 @@ class QR(MatrixCall):
 class Eigh(MatrixCall):
     """Eigenvalues, ascending, and orthonormal eigenvectors of a Hermitian matrix, whose lower
     triangle is read.
+
+    ``alone``: the values alone, which take a third of the time; the compiler asks for it.
     """
 
     name: ClassVar[str] = "eigh"
+    alone: bool = False
 
     def results(self, inputs: Sequence[Node]) -> tuple[Result, ...]:
         """Values and vectors."""
         (a,) = inputs
         require_matrix(self.name, a, square=True)
-        return (a.shape[:-1], a.dtype.part), (a.shape, a.dtype)
+        values = (a.shape[:-1], a.dtype.part)
+        return (values,) if self.alone else (values, (a.shape, a.dtype))
 
     def evaluate(self, node: Node, arrays: Sequence[Array]) -> tuple[Array, ...]:
         """LAPACK's syevd."""
+        if self.alone:
+            return lapack.finite(self.name, arrays[0], lambda a: (np.linalg.eigvalsh(a),))
         return lapack.finite(self.name, arrays[0], lambda a: tuple(np.linalg.eigh(a)))
+
+    def kept(
+        self, node: Node, used: Sequence[int]
+    ) -> tuple[Call, Sequence[Node], dict[int, int]] | None:
+        """The values alone where nothing uses vectors."""
+        return (Eigh(alone=True), node.inputs, {0: 0}) if list(used) == [0] else None
 
     def jvp_all(self, node: Node, tangents: Sequence[Node | None]) -> Sequence[Node | None]:
         """With M = Vᴴ dA V: dw = diag(M), dV = V (M / (wⱼ - wᵢ))."""
@@ -188,6 +209,10 @@ class Eigh(MatrixCall):
                 yield from sample(lambda a, i=i: _modulus(eigh(mirrored(a))[i]), shape)
 
 
+def _singular_values(a: Array) -> Array:
+    return np.asarray(np.linalg.svd(a, compute_uv=False))
+
+
 def _modulus(x: Node) -> Node:
     """What does not depend on the choice of vectors."""
     return ops.modulus(x) if x.dtype.kind == "c" else ops.abs(x)
@@ -198,15 +223,30 @@ def _as(x: Node, like: Node) -> Node:
     return x if x.dtype is like.dtype else ops.cast(x, like.dtype)
 
 
+def _completed(whole: Node, first: Node, change: Node) -> Node:
+    """The derivative of orthonormal columns from that of the first of them: of the others W2 it is
+    ``-W1 (dW1ᴴ W2)``.
+    """
+    count, total = first.shape[-1], whole.shape[-1]
+    if count == total:
+        return change
+    rest = columns(whole, count, total)
+    other = ops.matmul(first, ops.matmul(adjoint(change), rest))
+    return ops.concatenate([change, ops.negative(other)], change.ndim - 1)
+
+
 @dataclass(frozen=True, slots=True)
 class SVD(MatrixCall):
     """U, the singular values, descending, and Vᴴ.
 
-    ``full``: U and V are square; they have no derivative unless A is.
+    ``full``: U and V are square. Columns beyond the singular values are arbitrary, and so is their
+    turning among themselves; their derivative is the least that keeps U and V orthogonal.
+    ``alone``: the values alone, which take a quarter of the time; the compiler asks for it.
     """
 
     name: ClassVar[str] = "svd"
     full: bool = False
+    alone: bool = False
 
     def results(self, inputs: Sequence[Node]) -> tuple[Result, ...]:
         """U, S and Vᴴ."""
@@ -215,11 +255,21 @@ class SVD(MatrixCall):
         *lead, m, n = a.shape
         k = least(self.name, m, n)
         u, v = (m, n) if self.full else (k, k)
+        if self.alone:
+            return (((*lead, k), a.dtype.part),)
         return ((*lead, m, u), a.dtype), ((*lead, k), a.dtype.part), ((*lead, v, n), a.dtype)
 
     def evaluate(self, node: Node, arrays: Sequence[Array]) -> tuple[Array, ...]:
         """LAPACK's gesdd."""
+        if self.alone:
+            return lapack.finite(self.name, arrays[0], lambda a: (_singular_values(a),))
         return lapack.finite(self.name, arrays[0], lambda a: tuple(np.linalg.svd(a, self.full)))
+
+    def kept(
+        self, node: Node, used: Sequence[int]
+    ) -> tuple[Call, Sequence[Node], dict[int, int]] | None:
+        """The values alone where nothing uses U and V."""
+        return (SVD(self.full, alone=True), node.inputs, {1: 0}) if list(used) == [1] else None
 
     def jvp_all(self, node: Node, tangents: Sequence[Node | None]) -> Sequence[Node | None]:
         """With P = Uᴴ dA V and F = 1 / (sⱼ² - sᵢ²): dS = diag(P), dU = U (F (P S + S Pᴴ)) + (I - U
@@ -229,12 +279,9 @@ class SVD(MatrixCall):
         if da is None:
             return (None, None, None)
         u, s, vh = parts(node)
-        if self.full and u.shape[-1] != vh.shape[-1]:
-            raise GradientError(
-                f"[svd] the full factors of a matrix {node.inputs[0].shape} have no derivative, "
-                "because columns of U or V are arbitrary; use full_matrices=False"
-            )
-        v = adjoint(vh)
+        k = s.shape[-1]
+        whole_u, whole_v = u, adjoint(vh)
+        u, v = columns(whole_u, 0, k), columns(whole_v, 0, k)
         dav, dahu = ops.matmul(da, v), ops.matmul(adjoint(da), u)
         p = ops.matmul(adjoint(u), dav)
         squares = ops.multiply(_differences(s), _sums(s))
@@ -250,6 +297,7 @@ class SVD(MatrixCall):
             du = ops.add(du, column_scaled(_outside(u, dav), s_in))
         if v.shape[-2] != v.shape[-1]:
             dv = ops.add(dv, column_scaled(_outside(v, dahu), s_in))
+        du, dv = _completed(whole_u, u, du), _completed(whole_v, v, dv)
         return du, real_part(diagonal(p)), adjoint(dv)
 
     @classmethod

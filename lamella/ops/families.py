@@ -11,7 +11,7 @@ float16 and bfloat16 arithmetic is defined as float32 arithmetic rounded at the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar
 
@@ -26,8 +26,8 @@ from lamella.ir.node import Node, make
 from lamella.ops.base import Array, Element, Index, Kind, Needs, Parts, Primitive, each_part
 
 __all__ = [
-    "Elementwise", "Linear", "Movement", "Multilinear", "accumulator", "batch_argument",
-    "binary", "broadcast", "broadcast_shapes", "check_fits", "normalize_axes",
+    "Elementwise", "Linear", "Movement", "Multilinear", "Positions", "accumulator",
+    "batch_argument", "binary", "broadcast", "broadcast_shapes", "check_fits", "normalize_axes",
     "to_shape", "unary", "unbroadcast", "widen",
 ]  # fmt: skip
 
@@ -291,6 +291,19 @@ def batch_argument(arg: Node, batched: bool, shape: Shape) -> Node:
 
 
 # -- linear ---------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Positions(Primitive):
+    """Positions along an axis of the only input, as those of its largest elements; int64."""
+
+    differentiable: ClassVar[bool] = False
+    axis: int
+
+    def batch(self, node: Node, args: Sequence[Node], batched: Needs, size: Size) -> Node:
+        """The same axis, one further on."""
+        op = replace(self, axis=self.axis + 1)
+        return make(op, (args[0],), (size, *node.shape), node.dtype)
+
+
 @dataclass(frozen=True, slots=True)
 class Linear(Primitive):
     """Linear in all floating inputs together; other inputs (indices, masks) are parameters.

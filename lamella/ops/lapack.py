@@ -9,7 +9,7 @@ and squaring method for the matrix exponential revisited" (2005).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -18,7 +18,8 @@ import numpy.typing as npt
 from lamella.errors import LinAlgError
 
 __all__ = [
-    "adjoint", "cofactors", "expm", "finite", "lu", "pivots_to_permutation", "triangular_solve",
+    "adjoint", "cofactors", "expm", "finite", "lu", "no_result", "pivots_to_permutation",
+    "triangular_solve",
 ]  # fmt: skip
 
 Array = npt.NDArray[Any]
@@ -62,11 +63,18 @@ def checked(name: str, run: Callable[..., Sequence[Array]], *args: Array) -> Seq
         with np.errstate(all="ignore"):
             return run(*args)
     except np.linalg.LinAlgError as error:
-        shapes = ", ".join(f"{a.dtype}{list(a.shape)}" for a in args)
-        raise LinAlgError(
-            f"[{name}] {str(error).lower().rstrip('.')} (of {shapes}), so there is no result; "
-            "check the matrix, for example with lm.linalg.cond or lm.linalg.matrix_rank"
-        ) from None
+        found = str(error).lower().rstrip(".")
+        kinds = [(a.dtype.name, a.shape) for a in args]
+        raise LinAlgError(no_result(name, found, kinds)) from None
+
+
+def no_result(name: str, what: str, matrices: Iterable[tuple[str, Sequence[object]]]) -> str:
+    """The message of an error: why ``name`` has no result, and of which dtypes and shapes."""
+    shapes = ", ".join(f"{dtype}{list(shape)}" for dtype, shape in matrices)
+    return (
+        f"[{name}] {what} (of {shapes}), so there is no result; check the matrix, for example with "
+        "lm.linalg.cond or lm.linalg.matrix_rank"
+    )
 
 
 # -- triangular systems ----------------------------------------------------------------------------
@@ -139,13 +147,23 @@ def pivots_to_permutation(pivots: Array, rows: int) -> Array:
     """The order of rows that exchanges (from 0) make of ``rows``."""
     flat = _flat(pivots, 1)
     order = np.tile(np.arange(rows), (len(flat), 1))
+    if len(flat) < flat.shape[-1]:  # one matrix after the other
+        for row, exchanges in zip(order, flat.tolist(), strict=True):
+            row[:] = _exchanged(list(range(rows)), exchanges)
+        return order.reshape(*pivots.shape[:-1], rows)
     each = np.arange(len(flat))
-    for j in range(flat.shape[-1]):
+    for j in range(flat.shape[-1]):  # all matrices at once
         other = flat[:, j]
         moved = order[each, other].copy()
         order[each, other] = order[:, j]
         order[:, j] = moved
     return order.reshape(*pivots.shape[:-1], rows)
+
+
+def _exchanged(order: list[int], exchanges: Sequence[int]) -> list[int]:
+    for i, other in enumerate(exchanges):
+        order[i], order[other] = order[other], order[i]
+    return order
 
 
 # -- other functions -------------------------------------------------------------------------------

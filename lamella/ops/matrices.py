@@ -1,15 +1,16 @@
 """What the matrix primitives share: their base, and small functions of nodes.
 
 Matrices lie in the last two axes, other axes are batches. An operation on matrices is an opaque
-call: NumPy's LAPACK runs it. Its derivative in forward mode is a graph of products, solutions and
-masks; reverse mode is derived from it (``graph.reverse``). Of symmetric (Hermitian) operands the
-derivative is that along symmetric changes.
+call: NumPy's LAPACK runs it, unless there are kernels (``matrix_kernel``). Its derivative in
+forward mode is a graph of products, solutions and masks; reverse mode is derived from it
+(``graph.reverse``). Of symmetric (Hermitian) operands the derivative is that along symmetric
+changes.
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 
@@ -22,9 +23,9 @@ from lamella.ops.base import Array, Needs, Sample
 from lamella.ops.calls import Call
 
 __all__ = [
-    "REALS", "MatrixCall", "adjoint", "column_scaled", "diagonal", "diagonal_matrix", "identity",
-    "least", "lower", "mirrored", "real_part", "require_matrix", "row_scaled", "sample",
-    "transposed", "upper",
+    "REALS", "MatrixCall", "adjoint", "column_scaled", "columns", "diagonal", "diagonal_matrix",
+    "identity", "least", "lower", "mirrored", "real_part", "require_matrix", "row_scaled", "sample",
+    "transposed", "unsound", "upper",
 ]  # fmt: skip
 
 REALS = (float64, float32)
@@ -138,6 +139,13 @@ def column_scaled(x: Node, by: Node) -> Node:
     return ops.multiply(x, ops.reshape(by, (*by.shape[:-1], 1, by.shape[-1])))
 
 
+def columns(x: Node, start: Size, stop: Size) -> Node:
+    """The columns from ``start`` up to ``stop``."""
+    if start == 0 and stop == x.shape[-1]:
+        return x
+    return ops.slice(x, (*[0] * (x.ndim - 1), cast("int", start)), (*x.shape[:-1], stop - start))
+
+
 def diagonal_matrix(values: Node) -> Node:
     """The square matrix with these on its diagonal."""
     n = values.shape[-1]
@@ -148,6 +156,15 @@ def diagonal_matrix(values: Node) -> Node:
 def identity(shape: Shape, dtype: DType) -> Node:
     """Identity matrices of ``shape`` (the last two sizes may differ)."""
     return _kept(ops.full(1, shape, dtype), ops.equal)
+
+
+def unsound(x: Node, shape: Shape) -> Node:
+    """NaN for each matrix with an entry that is not finite, else 0, broadcast to ``shape``, whose
+    leading axes end with those of ``x``.
+    """
+    nothing = ops.multiply(x, ops.constant(0.0, x.dtype))
+    total = ops.reduce_sum(nothing, (x.ndim - 2, x.ndim - 1))
+    return ops.broadcast_to(ops.reshape(total, (*total.shape, 1, 1)), shape)
 
 
 # -- samples ---------------------------------------------------------------------------------------

@@ -4,19 +4,18 @@ The first of equal elements; a nan counts as the extreme, as in NumPy. No deriva
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from lamella import ops
 from lamella.dtypes import ALL, DType, bool_, int64, uint8
-from lamella.ir.dim import Size
 from lamella.ir.loops import Const
 from lamella.ir.node import Node, make
-from lamella.ops.base import Array, Kind, Needs, Primitive, Sample
-from lamella.ops.families import check_fits, normalize_axes
+from lamella.ops.base import Array, Kind, Sample
+from lamella.ops.families import Positions, check_fits, normalize_axes
 from lamella.ops.reduce import lowest, remaining, require_elements, wide
 from lamella.ops.sampling import special
 from lamella.ops.validate import require_ordered
@@ -25,12 +24,10 @@ __all__ = ["ArgMax", "ArgMin", "argmax", "argmin"]
 
 
 @dataclass(frozen=True, slots=True)
-class ArgExtremum(Primitive):
+class ArgExtremum(Positions):
     """The first position along ``axis`` of an extremum, int64; a nan counts as the extremum."""
 
     kind: ClassVar[Kind] = "reduction"
-    differentiable: ClassVar[bool] = False
-    axis: int
 
     @property
     def axes(self) -> tuple[int, ...]:
@@ -42,11 +39,6 @@ class ArgExtremum(Primitive):
         x = node.inputs[0]
         normalize_axes(self.name, self.axis, x.ndim)
         check_fits(node, remaining(x.shape, (self.axis,)), int64)
-
-    def batch(self, node: Node, args: Sequence[Node], batched: Needs, size: Size) -> Node:
-        """The same axis, one further on."""
-        op = replace(self, axis=self.axis + 1)
-        return make(op, (args[0],), (size, *node.shape), node.dtype)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from lamella.dtypes import DType
 from lamella.ir import index as ix
 from lamella.ir.loops import Alloc, Apply, Const, Expr, For, If, Load, Stmt, Store
+from lamella.ir.vectors import VectorUnit
 from lamella.ops.base import KernelWriter
 
 __all__ = ["Product", "guard", "rounded_up", "row_step"]
@@ -30,13 +31,13 @@ def rounded_up(size: int, step: int) -> int:
     return max(1, -(-size // step)) * step
 
 
-def row_step(vector_bytes: int) -> int:
+def row_step(unit: VectorUnit) -> int:
     """Rows of a register tile: with two vectors a row, enough sums to hide an addition's latency.
 
-    >>> row_step(64), row_step(32)
+    >>> row_step(VectorUnit(64, 32)), row_step(VectorUnit(32, 16))
     (8, 4)
     """
-    return 8 if vector_bytes >= 64 else 4
+    return unit.registers // 4
 
 
 def guard(condition: Expr, body: Sequence[Stmt]) -> list[Stmt]:
@@ -66,7 +67,9 @@ class Product:
 
     def loops(self, out: KernelWriter) -> list[Stmt]:
         """Panels of two vectors, and one of a single vector where the number is odd."""
-        lanes = out.vector_bytes // self.dtype.itemsize
+        lanes = out.unit.lanes(self.dtype)
+        if self.rows % row_step(out.unit) or self.columns % lanes:
+            raise ValueError(f"{self.rows} x {self.columns} is no number of register tiles")
         pairs = self.columns // (2 * lanes)
         found = self._panels(out, 0, pairs, 2 * lanes)
         if self.columns % (2 * lanes):
@@ -76,7 +79,7 @@ class Product:
     def _panels(self, out: KernelWriter, first: int, count: int, width: int) -> list[Stmt]:
         if not count:
             return []
-        step = row_step(out.vector_bytes)
+        step = row_step(out.unit)
         across, down = out.var("across", count), out.var("down", self.rows // step)
         row, column = ix.mul(down, step), ix.add(ix.mul(across, width), first)
         body = self._tile(out, row, column, step, width)

@@ -1,15 +1,15 @@
-"""Scatter: updates put, added or compared into chosen rows of a tensor, in their order.
+"""Scatter: updates put, added, multiplied or compared into chosen rows of a tensor, in their order.
 
 Input: ``x (*lead, N, *rest)``, integer ``index (*lead, *I)``, ``updates (*lead, *I, *rest)``.
 Output: x changed. The order is part of the meaning: of several updates to one place "set" keeps the
-last, and sums have the same bits on any number of threads. An index outside ``[-N, N)`` is a fault
-of the program (IndexError when computed) and changes nothing.
+last, and sums and products have the same bits on any number of threads. An index outside
+``[-N, N)`` is a fault of the program (IndexError when computed) and changes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal
 
@@ -20,7 +20,19 @@ from lamella.dtypes import DType
 from lamella.errors import DTypeError, OptionError, ShapeError, did_you_mean
 from lamella.ir import index as ix
 from lamella.ir.dim import Dim, Shape, Size, product
-from lamella.ir.loops import Declare, For, If, Read, Stmt, apply, cast
+from lamella.ir.loops import (
+    Alloc,
+    Declare,
+    Expr,
+    For,
+    If,
+    Load,
+    Read,
+    Stmt,
+    Store,
+    apply,
+    cast,
+)
 from lamella.ir.node import Node, make
 from lamella.ops.base import (
     Array,
@@ -49,9 +61,10 @@ from lamella.ops.validate import require_ordered, require_same_dtype
 
 __all__ = ["MODES", "Scatter", "put_along_axis", "scatter", "scatter_nd"]
 
-Mode = Literal["set", "add", "max", "min"]
-MODES: tuple[Mode, ...] = ("set", "add", "max", "min")
-_NUMPY = {"add": np.add, "max": np.maximum, "min": np.minimum}
+Mode = Literal["set", "add", "mul", "max", "min"]
+MODES: tuple[Mode, ...] = ("set", "add", "mul", "max", "min")
+CHECKED = 512  # indices that are checked together before they are used
+_NUMPY = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +114,9 @@ class Scatter(Primitive):
             erased = self._scatter(cotangent, node, zeros(updates.shape, updates.dtype))
             kept = ops.where(self._winners(node), found, ops.constant(0, updates.dtype))
             return erased, None, kept
+        if self.mode == "mul":
+            others = self._others(node)
+            return ops.multiply(cotangent, others[0]), None, ops.multiply(found, others[1])
         of_x, of_updates, count = self._shares(node)
         share = ops.divide(cotangent, count)
         return (
@@ -119,6 +135,10 @@ class Scatter(Primitive):
         )
         if self.mode in ("add", "set"):
             return self._scatter(x, node, updates, self.mode)
+        if self.mode == "mul":
+            of_x, of_updates = self._others(node)
+            moved = ops.multiply(x, of_x), node, ops.multiply(updates, of_updates)
+            return self._scatter(*moved, "add")
         of_x, of_updates, count = self._shares(node)
         total = self._scatter(ops.multiply(x, of_x), node, ops.multiply(updates, of_updates), "add")
         return ops.divide(total, count)
@@ -152,6 +172,25 @@ class Scatter(Primitive):
         of_updates = ops.cast(ops.equal(updates, self._gather(result, node)), x.dtype)
         return of_x, of_updates, self._scatter(of_x, node, of_updates, "add")
 
+    def _others(self, node: Node) -> tuple[Node, Node]:
+        """mul: for each element of x and each update the product of all other factors of its place.
+
+        For a factor that is 0, that of the factors which are not, where it is the only such one.
+        """
+        x, _, updates = node.inputs
+        one, zero = ops.constant(1, x.dtype), ops.constant(0, x.dtype)
+        zeros_x, zeros_u = (ops.equal(factor, zero) for factor in (x, updates))
+        count = self._scatter(
+            ops.cast(zeros_x, x.dtype), node, ops.cast(zeros_u, x.dtype), "add"
+        )
+        filled_x, filled_u = ops.where(zeros_x, one, x), ops.where(zeros_u, one, updates)
+        rest = self._scatter(filled_x, node, filled_u, "mul")
+        rest = ops.where(ops.equal(count, one), rest, zero)
+        whole = self._scatter(x, node, updates, "mul")
+        of_x = ops.where(zeros_x, rest, ops.divide(whole, filled_x))
+        quotient = ops.divide(self._gather(whole, node), filled_u)
+        return of_x, ops.where(zeros_u, self._gather(rest, node), quotient)
+
     # -- batching and lowering --------------------------------------------------------------------
     def batch(self, node: Node, args: Sequence[Node], batched: Needs, size: Size) -> Node:
         """One more lead axis."""
@@ -175,40 +214,91 @@ class Scatter(Primitive):
         size = node.shape[self.lead]
         row = out.var("row", size)
         here = (*lead, row, *rest)
-        copy = For(row, "serial", (out.store(here, args[0](here)),))
-        inner = [out.var("update", n) for n in node.inputs[1].shape[self.lead :]]
-        body = tuple(self._update(node, args, lead, tuple(inner), rest, out))
-        for var in reversed(inner):
-            body = (For(var, "serial", body),)
+        # the column lies along memory where it is all that an iteration of the grid has
+        copy = For(row, "serial" if rest else "lanes", (out.store(here, args[0](here)),))
+        counts = node.inputs[1].shape[self.lead :]
+        count = counts[0] if len(counts) == 1 and self.checked and not rest else 0
+        if isinstance(count, Dim) or count >= CHECKED:
+            body = self._in_blocks(node, args, lead, count, out)
+        else:
+            inner = tuple(out.var("update", n) for n in counts)
+            body = self._update(node, args, (lead, inner, rest), out)
+            for var in reversed(inner):
+                body = (For(var, "serial", body),)
         if isinstance(size, Dim):  # it may turn out to be 0: nothing may be written then
             return [copy, If(ix.lt(0, size), body)]
         return [copy, *body]
 
-    def _update(
-        self,
-        node: Node,
-        args: Sequence[Element],
-        lead: Index,
-        inner: Index,
-        rest: Index,
+    def _in_blocks(
+        self, node: Node, args: Sequence[Element], lead: Index, count: Size, out: KernelWriter
+    ) -> tuple[Stmt, ...]:
+        """The indices of a block checked side by side, then its updates in order."""
+        places = out.temporary("places")
+        blocked: list[Stmt] = [Alloc(places, dtypes.int64, CHECKED, "local")]
+        whole, rest = count // CHECKED, count % CHECKED
+        for first, blocks, size in ((0, whole, CHECKED), (whole * CHECKED, 1, rest)):
+            block, side = out.var("block", blocks), out.var("side", size)
+            start = ix.add(first, ix.mul(block, CHECKED))
+            place, fine = self._place(node, args[1]((*lead, ix.add(start, side))))
+            found = out.temporary("found")  # apart: what is not chosen would not be reported
+            kept = Read(found, dtypes.int64), ix.constant(-1)
+            store = Store(places, side, apply("select", fine, *kept, dtype=dtypes.int64))
+            steps = (8, 4, 2, 1) if isinstance(size, int) else (1,)
+            step = next(n for n in steps if size % n == 0)
+            group, one = out.var("group", size // step), out.var("one", step)
+            at = ix.add(ix.mul(group, step), one)
+            update = self._at_place(node, args, lead, (places, start, at), out)
+            body = (
+                For(side, "lanes", (Declare(found, dtypes.int64, place), store)),
+                For(group, "serial", (For(one, "unroll", update),)),
+            )
+            blocked.append(For(block, "serial", body))
+        return tuple(blocked)
+
+    def _at_place(
+        self, node: Node, args: Sequence[Element], lead: Index, at: tuple[str, Expr, Expr],
         out: KernelWriter,
-    ) -> list[Stmt]:
-        size = node.shape[self.lead]
-        named = cast(args[1]((*lead, *inner)), dtypes.int64)
-        target = out.temporary("target")
-        place = apply("checked_index", named, ix.constant(size)) if self.checked else named
-        declare = Declare(target, dtypes.int64, place)
-        where = (*lead, Read(target, dtypes.int64), *rest)
-        value = args[2]((*lead, *inner, *rest))
+    ) -> tuple[Stmt, ...]:  # fmt: skip
+        """Update ``at`` of a block, whose place was checked before; -1 is none."""
+        places, start, i = at
+        named, value = out.temporary("named"), out.temporary("value")
+        target = Read(named, dtypes.int64)
+        where = (*lead, apply("max", target, ix.constant(0)))
+        store = self._changed(node, args, (where, (*lead, ix.add(start, i))), out)
+        return (
+            Declare(named, dtypes.int64, Load(places, i, dtypes.int64)),
+            Declare(value, node.dtype, store.value),  # what is read under no mask costs less
+            replace(store, value=Read(value, node.dtype), mask=ix.lt(-1, target)),
+        )
+
+    def _place(self, node: Node, index: Expr) -> tuple[Expr, Expr]:
+        """The row an index names, and whether there is one."""
+        size, named = node.shape[self.lead], cast(index, dtypes.int64)
+        fine = ix.both(ix.lt(-1 - size, named), ix.lt(named, size))
+        return apply("checked_index", named, ix.constant(size)) if self.checked else named, fine
+
+    def _changed(
+        self, node: Node, args: Sequence[Element], at: tuple[Index, Index], out: KernelWriter
+    ) -> Store:
+        """The store of one update: where in the result, from where in the updates."""
+        where, source = at
+        value = args[2](source)
         if self.mode != "set":
             value = apply(self.mode, widen(out.load(where)), widen(value))
-        value = cast(value, node.dtype)
-        if (
-            self.checked
-        ):  # a faulty index leaves what it names, place 0, as it was; lanes may differ
-            fine = ix.both(ix.lt(-1 - size, named), ix.lt(named, size))
-            value = apply("select", fine, value, out.load(where), dtype=node.dtype)
-        return [declare, out.store(where, value)]
+        return out.store(where, cast(value, node.dtype))
+
+    def _update(
+        self, node: Node, args: Sequence[Element], at: tuple[Index, Index, Index],
+        out: KernelWriter,
+    ) -> tuple[Stmt, ...]:  # fmt: skip
+        lead, inner, rest = at
+        target = out.temporary("target")
+        place, fine = self._place(node, args[1]((*lead, *inner)))
+        where = (*lead, Read(target, dtypes.int64), *rest)
+        store = self._changed(node, args, (where, (*lead, *inner, *rest)), out)
+        if self.checked:  # a faulty index changes nothing
+            store = replace(store, mask=fine)
+        return Declare(target, dtypes.int64, place), store
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
@@ -226,20 +316,22 @@ class Scatter(Primitive):
                     lambda a, i, u, m=mode, n=lead: scatter(a, i, u, m, n),
                     allowed,
                     input_dtypes=(None, dtypes.int64, None),
-                    draw=_draw(x[lead]),
+                    draw=_draw(x[lead], 4 if mode == "mul" else 1),
                 )
                 if mode == "add":
                     break
 
 
-def _draw(size: int) -> Draw:
-    """Distinct numbers (so that max and min have no ties), and indices in range."""
+def _draw(size: int, unit: int) -> Draw:
+    """Distinct numbers (so that max and min have no ties), whole ones over ``unit``, and indices in
+    range.
+    """
 
     def draw(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, place: int) -> Array:
         if place == 1:
             return rng.integers(-size, max(size, 1), shape)
         values = rng.permutation(prod(shape)).reshape(shape) * 2 + place // 2
-        return np.asarray(values % 2 if dtype.kind == "b" else values / 1)
+        return np.asarray(values % 2 if dtype.kind == "b" else values / unit)
 
     return draw
 
@@ -265,8 +357,8 @@ def scatter(
         x: the tensor to start from; bool only for "set".
         index: any integer dtype; negative indices count from the end.
         updates: of the dtype of ``x``.
-        mode: "set" (the last wins), "add" (float16 and bfloat16 are summed in float32), "max" or
-            "min".
+        mode: "set" (the last wins), "add" and "mul" (of float16 and bfloat16 in float32), "max"
+            or "min".
         lead: how many leading axes the three share.
         checked: False promises that every index lies in ``[0, N)``.
 
@@ -287,11 +379,16 @@ def scatter(
         raise OptionError(f"[scatter] mode {mode!r} is unknown; {did_you_mean(mode, MODES)}")
     if x.dtype.kind == "b" and known != "set":
         raise DTypeError(f"[scatter] mode {mode} of bool values has no meaning; cast them to uint8")
+    if known == "mul" and x.dtype.kind == "c":
+        raise DTypeError(
+            f"[scatter] products of {x.dtype.name} numbers at indices that may repeat are not "
+            "supported; use x.at[i].set(x[i] * values) for distinct ones"
+        )
     if known in ("max", "min"):
         require_ordered("scatter", x)
     _check("scatter", x, index, updates, lead)
     wide = accumulator(x.dtype)
-    if known == "add" and wide is not x.dtype:
+    if known in ("add", "mul") and wide is not x.dtype:
         total = scatter(ops.cast(x, wide), index, ops.cast(updates, wide), known, lead, checked)
         return ops.cast(total, x.dtype)
     node = make(Scatter(known, lead, checked), (x, index, updates), x.shape, x.dtype)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -19,21 +19,27 @@ import numpy as np
 from lamella import ops
 from lamella.dtypes import DType, int64
 from lamella.errors import DTypeError, LamellaIndexError, ShapeError
-from lamella.ir.dim import Size
+from lamella.ir.dim import Size, product
 from lamella.ir.node import Node, make
 from lamella.ops import lapack
 from lamella.ops.base import Array, Needs, Sample
 from lamella.ops.calls import Result, call, parts
+from lamella.ops.elimination import Elimination
 from lamella.ops.matrices import (
     MatrixCall,
     adjoint,
+    diagonal,
     identity,
     least,
     lower,
     require_matrix,
     sample,
+    transposed,
+    unsound,
     upper,
 )
+from lamella.ops.matrix_kernel import KernelCall, failure_of
+from lamella.ops.substitution import FEW, Substitution, Triangle
 
 __all__ = [
     "LU", "Inverse", "Permutation", "PseudoInverse", "Solve", "TriangularSolve", "exchanged",
@@ -42,7 +48,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class System(MatrixCall):
+class System(KernelCall):
     """The solution x of a x = b, linear in b, whose leading axes end with those of a."""
 
     transposed: ClassVar[bool] = False
@@ -130,6 +136,14 @@ class Solve(System):
         """LAPACK's gesv."""
         return np.asarray(np.linalg.solve(a, b))
 
+    def kernels(self, node: Node) -> Sequence[Node]:
+        """By elimination and substitution."""
+        a, b = node.inputs
+        b, back = _merged(a, b)
+        failure = failure_of(self.name, "singular matrix", a)
+        packed, _, order = call(Elimination(failure=failure), a)
+        return (back(_solved(packed, order, b)),)
+
     def against(self, a: Node, b: Node) -> Node:
         """The same."""
         return solve(adjoint(a), b)
@@ -154,6 +168,16 @@ class TriangularSolve(System):
         """By blocks."""
         return lapack.triangular_solve(a, b, self.lower, self.unit)
 
+    def kernels(self, node: Node) -> Sequence[Node]:
+        """By substitution."""
+        a, b = node.inputs
+        failure = "" if self.unit else failure_of(self.name, "singular matrix", a)
+        b = ops.add(b, unsound(self.read(a), b.shape))
+        b, back = _merged(a, b)
+        source = _turned(a) if b.shape[-1] >= FEW else None
+        triangle = Triangle(self.lower, self.unit, source is not None)
+        return (back(call(Substitution((triangle,), failure=failure), source or a, b)[0]),)
+
     def against(self, a: Node, b: Node) -> Node:
         """The adjoint is a triangle of the other side."""
         return triangular_solve(adjoint(a), b, not self.lower, self.unit)
@@ -173,8 +197,35 @@ class TriangularSolve(System):
         yield from sample(partial(triangular_solve, lower=True), (3, 3), (2, 3, 2), note="one")
 
 
+def _merged(a: Node, b: Node) -> tuple[Node, Callable[[Node], Node]]:
+    """Right sides of one matrix as columns of one, and the way back."""
+    more = b.ndim - a.ndim
+    if not more:
+        return b, lambda x: x
+    last = b.ndim - 1
+    order = (*range(more, last), *range(more), last)
+    wide = ops.permute(b, order)
+    inverse = [order.index(axis) for axis in range(b.ndim)]
+    columns = ops.reshape(wide, (*a.shape[:-1], product(wide.shape[a.ndim - 1 :])))
+    return columns, lambda x: ops.permute(ops.reshape(x, wide.shape), inverse)
+
+
+def _turned(a: Node) -> Node | None:
+    """What ``a`` is the transpose of, if it is one."""
+    if a.op.name != "permute" or a.value is not None:
+        return None
+    (source,) = a.inputs
+    return source if transposed(source).op == a.op else None
+
+
+def _solved(packed: Node, order: Node, b: Node) -> Node:
+    """The solution by what elimination gave for a matrix."""
+    triangles = Triangle(lower=True, unit=True), Triangle(lower=False)
+    return call(Substitution(triangles), packed, b, order)[0]
+
+
 @dataclass(frozen=True, slots=True)
-class Inverse(MatrixCall):
+class Inverse(KernelCall):
     """The inverse; with ``lenient`` infinities for singular matrices."""
 
     name: ClassVar[str] = "inverse"
@@ -189,6 +240,19 @@ class Inverse(MatrixCall):
     def evaluate(self, node: Node, arrays: Sequence[Array]) -> tuple[Array, ...]:
         """LAPACK's gesv."""
         return lapack.finite(self.name, arrays[0], self._inverted)
+
+    def kernels(self, node: Node) -> Sequence[Node]:
+        """The solution for the identity."""
+        (a,) = node.inputs
+        failure = "" if self.lenient else failure_of(self.name, "singular matrix", a)
+        packed, _, order = call(Elimination(failure=failure), a)
+        found = _solved(packed, order, identity(a.shape, a.dtype))
+        if not self.lenient:
+            return (found,)
+        zero = ops.equal(diagonal(packed), ops.constant(0.0, a.dtype))
+        singular = ops.reshape(ops.reduce_any(zero, (zero.ndim - 1,)), (*a.shape[:-2], 1, 1))
+        infinite = ops.constant(math.inf, a.dtype)
+        return (ops.where(ops.broadcast_to(singular, a.shape), infinite, found),)
 
     def _inverted(self, a: Array) -> tuple[Array]:
         try:
@@ -265,7 +329,7 @@ class PseudoInverse(MatrixCall):
 
 
 @dataclass(frozen=True, slots=True)
-class LU(MatrixCall):
+class LU(KernelCall):
     """Both factors in one matrix (the unit diagonal of L is left out), and the exchanges of rows.
 
     The derivative is that with the exchanges as they are.
@@ -283,6 +347,10 @@ class LU(MatrixCall):
     def evaluate(self, node: Node, arrays: Sequence[Array]) -> tuple[Array, ...]:
         """By blocks, with partial pivoting."""
         return lapack.finite(self.name, arrays[0], lapack.lu)
+
+    def kernels(self, node: Node) -> Sequence[Node]:
+        """By elimination."""
+        return call(Elimination(), node.inputs[0])[:2]
 
     def jvp_all(self, node: Node, tangents: Sequence[Node | None]) -> Sequence[Node | None]:
         """Of the square part F = L⁻¹ P da U⁻¹: dL = L low(F), dU = up(F) U; the rest follows."""

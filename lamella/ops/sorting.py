@@ -1,4 +1,4 @@
-"""Sorting along an axis: the stable ``argsort`` primitive; ``sort`` and ``topk`` compose it.
+"""Sorting along an axis: the stable ``argsort`` primitive; ``sort`` composes it.
 
 nan sorts as the greatest: last ascending (as NumPy), first descending. Equal elements keep order.
 The kernel is a radix sort of positions; for short rows a bottom-up merge sort: log2(n) passes,
@@ -8,7 +8,7 @@ it is compiled.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -17,7 +17,7 @@ from lamella import ops
 from lamella.dtypes import ALL, DType, bool_, int64, uint8
 from lamella.errors import ShapeError
 from lamella.ir import index as ix
-from lamella.ir.dim import Dim, Shape, Size
+from lamella.ir.dim import Dim, Shape
 from lamella.ir.loops import (
     Alloc,
     Assign,
@@ -32,25 +32,24 @@ from lamella.ir.loops import (
     cast,
 )
 from lamella.ir.node import Node, make
-from lamella.ops.base import Array, Element, Index, KernelWriter, Kind, Needs, Primitive, Sample
-from lamella.ops.families import accumulator, check_fits, normalize_axes, widen
+from lamella.ops.base import Array, Element, Index, KernelWriter, Kind, Sample
+from lamella.ops.families import Positions, accumulator, check_fits, normalize_axes, widen
 from lamella.ops.radix import RadixSort, ordered_bits
+from lamella.ops.reduce import remaining
 from lamella.ops.sampling import special
 from lamella.ops.validate import require_ordered
 
-__all__ = ["ArgSort", "argsort", "sort", "topk"]
+__all__ = ["ArgSort", "argsort", "sort"]
 
 LONG = 64  # elements of a row from which digits are counted and not runs merged
 
 
 @dataclass(frozen=True, slots=True)
-class ArgSort(Primitive):
+class ArgSort(Positions):
     """The positions that sort the input along ``axis``, stable, int64."""
 
     name: ClassVar[str] = "argsort"
     kind: ClassVar[Kind] = "kernel"
-    differentiable: ClassVar[bool] = False
-    axis: int
     descending: bool
 
     def check(self, node: Node) -> None:
@@ -68,14 +67,9 @@ class ArgSort(Primitive):
         flipped = np.argsort(np.flip(x, self.axis), axis=self.axis, kind="stable")
         return np.flip(shape[self.axis] - 1 - flipped, self.axis).astype(np.int64)
 
-    def batch(self, node: Node, args: Sequence[Node], batched: Needs, size: Size) -> Node:
-        """The same axis, one further on."""
-        op = replace(self, axis=self.axis + 1)
-        return make(op, (args[0],), (size, *node.shape), node.dtype)
-
     def grid(self, node: Node) -> Shape:
         """All axes but the sorted one."""
-        return tuple(size for axis, size in enumerate(node.shape) if axis != self.axis)
+        return remaining(node.shape, (self.axis,))
 
     def kernel(
         self, node: Node, args: Sequence[Element], at: Index, out: KernelWriter
@@ -228,27 +222,3 @@ def sort(x: Node, axis: int, descending: bool = False, stable: bool = True) -> N
     (2, 3)
     """
     return ops.take_along_axis(x, argsort(x, axis, descending, stable), axis)
-
-
-def topk(x: Node, k: int, axis: int = -1, largest: bool = True) -> tuple[Node, Node]:
-    """The ``k`` largest (or smallest) elements along ``axis``, in order, and their positions.
-
-    Raises:
-        ShapeError: if ``k`` is negative or greater than the axis, or the axis is out of range.
-
-    >>> from lamella import dtypes, ops
-    >>> [t.shape for t in topk(ops.iota((2, 3), 1, dtypes.float64), 2)]
-    [(2, 2), (2, 2)]
-    """
-    (found,) = normalize_axes("topk", axis, x.ndim)
-    length = x.shape[found]
-    if k < 0 or (isinstance(length, int) and k > length):
-        raise ShapeError(
-            f"[topk] k = {k} elements of axis {axis} of shape {x.shape}, which has {length}; "
-            f"choose k from 0 to {length}"
-        )
-    order = argsort(x, found, descending=largest)
-    sizes: list[Size] = list(x.shape)
-    sizes[found] = k
-    first = ops.slice(order, [0] * x.ndim, sizes)
-    return ops.take_along_axis(x, first, found), first

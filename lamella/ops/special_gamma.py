@@ -1,8 +1,8 @@
-"""The gamma function's family: gamma, its logarithm and that function's derivatives, Hurwitz zeta.
+"""The gamma function's family: gamma, its logarithm and that function's derivatives, beta.
 
 float16, bfloat16 and float32 are computed in float64 and rounded once. Stirling's series (NIST
 Digital Library of Mathematical Functions, 5.11) is used from 10 on, recurrences lead there or to
-[1, 3], reflection formulas below 0. The zeta function is Euler and Maclaurin's sum (25.11.5).
+[1, 3], reflection formulas below 0.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from typing import ClassVar, Final
 
 from lamella import ops
 from lamella.dtypes import FLOATS, float64
-from lamella.errors import MissingRuleError, OptionError
+from lamella.errors import OptionError
 from lamella.ir.node import Node
 from lamella.ops import special_tables as tables
-from lamella.ops.arithmetic import add, like, multiply, negative, subtract
-from lamella.ops.base import Needs, Sample
+from lamella.ops.arithmetic import add, multiply, subtract
+from lamella.ops.base import Sample
 from lamella.ops.families import binary, unary
 from lamella.ops.formula import Formula, Term, constant_term, polynomial, where
 from lamella.ops.sampling import binary_samples, unary_samples
 
 __all__ = [
-    "Betaln", "Gamma", "Lgamma", "Polygamma", "Zeta", "betaln", "gamma", "lgamma", "polygamma",
-    "zeta",
+    "BERNOULLI", "Betaln", "Gamma", "Lgamma", "Polygamma", "betaln", "gamma", "lgamma",
+    "polygamma",
 ]  # fmt: skip
 
 _NAN: Final = math.nan
 _INF: Final = math.inf
 _PI: Final = math.pi
-_BERNOULLI: Final = (  # B2, B4, …
+BERNOULLI: Final = (  # B2, B4, …
     1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798,
     -174611 / 330, 854513 / 138,
 )  # fmt: skip
-_STIRLING: Final = tuple(b / ((2 * k + 1) * (2 * k + 2)) for k, b in enumerate(_BERNOULLI))[:9]
+_STIRLING: Final = tuple(b / ((2 * k + 1) * (2 * k + 2)) for k, b in enumerate(BERNOULLI))[:9]
 _TINY: Final = 1e-30  # gamma(x) = 1 / x below it, in every precision
 _FROM: Final = 10.0  # Stirling's series holds to double precision from here
 
@@ -194,7 +194,7 @@ def _polygamma_positive(n: int, x: Term) -> Term:
     # B_2k (2k + n - 1)! / (2k)! y**-2k, from k = 1 on
     series = [
         b * math.prod(range(2 * k + 3, 2 * k + 2 + n)) / (1.0 if n else 2 * k + 2)
-        for k, b in enumerate(_BERNOULLI[:10])
+        for k, b in enumerate(BERNOULLI[:10])
     ]
     rest = square * polynomial(square, series)
     if n == 0:
@@ -258,65 +258,31 @@ class Polygamma(Formula):
         yield Sample(((7,),), lambda x: polygamma(1, x), FLOATS, None, -1.8, -1.2, rtol=2e-12)
 
 
-def _zeta(s: Term, q: Term) -> Term:
-    """The sum of (q + k)**-s over k >= 0 for s > 1, q > 0."""
-    count = 12
-    y = q + float(count)
-    power = y.call("pow", -s)
-    tail = power * (y / (s - 1.0) + 0.5)
-    factor = s * power / y  # s (s + 1) … (s + 2k - 2) y**(-s - 2k + 1)
-    for k, b in enumerate(_BERNOULLI[:10], 1):
-        tail = tail + factor * (b / math.factorial(2 * k))
-        factor = factor * (s + (2.0 * k - 1.0)) * (s + 2.0 * k) / (y * y)
-    total = tail
-    for k in reversed(range(count)):
-        total = total + (q + float(k)).call("pow", -s)
-    value = where(q.equals(0.0), _INF, total)
-    value = where(q < 0.0, where(_whole(q), _INF, _NAN), value)
-    value = where(q.equals(_INF), 0.0, value)
-    value = where(s.equals(_INF), where(q < 1.0, _INF, where(q.equals(1.0), 1.0, 0.0)), value)
-    value = where(s > 1.0, value, where(s.equals(1.0), _INF, _NAN))
-    return where(s.call("isnan") | q.call("isnan"), s + q, value)
-
-
-@dataclass(frozen=True, slots=True)
-class Zeta(Formula):
-    """Hurwitz's zeta function of (s, q)."""
-
-    name: ClassVar[str] = "zeta"
-    cost: ClassVar[int] = 400
-
-    def formula(self, *x: Term) -> Term:
-        """Twelve terms of the sum, then Euler and Maclaurin's remainder."""
-        return _zeta(*x)
-
-    def vjp(self, node: Node, cotangent: Node, needs: Needs) -> Sequence[Node | None]:
-        """By q; there is no rule by s."""
-        if needs[0]:
-            raise MissingRuleError("zeta", "differentiation by its first argument", "partials")
-        return None, super(Zeta, self).vjp(node, cotangent, needs)[1]
-
-    def jvp(self, node: Node, tangents: Sequence[Node | None]) -> Node | None:
-        """By q; there is no rule by s."""
-        if tangents[0] is not None:
-            raise MissingRuleError("zeta", "differentiation by its first argument", "partials")
-        return super(Zeta, self).jvp(node, tangents)
-
-    def partials(self, node: Node) -> Sequence[Node | None]:
-        """``-s zeta(s + 1, q)`` by q."""
-        s, q = node.inputs
-        return None, multiply(negative(s), zeta(add(s, like(s, 1)), q))
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """By value, and as a function of q."""
-        yield Sample(((7,),), lambda q: zeta(like(q, 2.5), q), FLOATS, None, 0.5, 4.0, rtol=2e-12)
-        yield from binary_samples(zeta, FLOATS, 1.5, 4.0, rtol=2e-12, differentiable=False)
-
-
 def _betaln(a: Term, b: Term) -> Term:
-    """log |beta(a, b)|; for large b by the difference of Stirling's forms of lgamma."""
-    small, big = a.call("min", b), a.call("max", b)
+    """log |beta(a, b)|, inf at the poles; with a whole number a <= 0 and a whole b < 1 - a, whose
+    poles cancel, |beta(a, b)| = beta(1 - a - b, b).
+    """
+    low, high = a.call("min", b), a.call("max", b)
+    pole = (low <= 0.0) & _whole(low) & (low > -_INF)
+    mirrored = 1.0 - low - high
+    cancel = pole & _whole(high) & (high > 0.0) & (mirrored > 0.0)
+    low = where(cancel, mirrored, low)
+    # beta(-x, b) = pi / (sin(pi x) b beta(1 + x, b - x)) up to its sign
+    turned = (low < 0.0) & (high >= _FROM) & (low + high > 0.0)
+    first, second = where(turned, 1.0 - low, low), where(turned, low + high, high)
+    value = _betaln_regular(first.call("min", second), first.call("max", second))
+    sine = abs(_sin_pi(where(turned, low, 0.5)))
+    scale = math.log(_PI) - sine.call("log") - where(turned, high, 1.0).call("log")
+    value = where(turned, scale - value, value)
+    pole = pole | ((high <= 0.0) & _whole(high) & (high > -_INF))
+    value = where(pole & ~cancel, _INF, value)
+    return where(a.call("isnan") | b.call("isnan"), a + b, value)
+
+
+def _betaln_regular(small: Term, big: Term) -> Term:
+    """log |beta|, small <= big, away from poles; for a large one by the difference of Stirling's
+    forms of lgamma.
+    """
     near = lgamma_term(small) + (lgamma_term(big) - lgamma_term(small + big))
     y = big.call("max", _FROM)
     ratio = (small / y).call("max", -0.5)
@@ -324,9 +290,9 @@ def _betaln(a: Term, b: Term) -> Term:
     far = far + (small - (y - 0.5) * ratio.call("log1p"))
     far = far - small * (small + y).call("log")
     both = _both_large(small, y)
-    value = where(small >= _FROM, both, where((big >= _FROM) & (small > -5.0), far, near))
-    value = where(big.equals(_INF), where(small > 0.0, -_INF, _NAN), value)
-    return where(small.equals(0.0) & (big < _INF), _INF, value)
+    apart = (big >= _FROM) & (small >= 0.0)
+    value = where(small >= _FROM, both, where(apart, far, near))
+    return where(big.equals(_INF), where(small > 0.0, -_INF, _NAN), value)
 
 
 def _both_large(a: Term, b: Term) -> Term:
@@ -361,7 +327,7 @@ class Betaln(Formula):
         yield from binary_samples(betaln, FLOATS, 0.5, 14.0, rtol=1e-11)
 
 
-_LGAMMA, _GAMMA, _ZETA, _BETALN = Lgamma(), Gamma(), Zeta(), Betaln()
+_LGAMMA, _GAMMA, _BETALN = Lgamma(), Gamma(), Betaln()
 
 
 def lgamma(x: Node) -> Node:
@@ -404,20 +370,6 @@ def polygamma(order: int, x: Node) -> Node:
     if not 0 <= order <= 100:
         raise OptionError(f"[polygamma] order {order} is not from 0 to 100; use such an order")
     return unary(Polygamma(order), x)
-
-
-def zeta(s: Node, q: Node) -> Node:
-    """Hurwitz's zeta function: the sum of (q + k)**-s over k >= 0.
-
-    Raises:
-        DTypeError: unless both are of one floating-point type.
-        ShapeError: if shapes do not broadcast.
-
-    >>> from lamella import dtypes, ops
-    >>> zeta(ops.constant(2.0, dtypes.float32), ops.constant(1.0, dtypes.float32)).op
-    Zeta()
-    """
-    return binary(_ZETA, s, q)
 
 
 def betaln(a: Node, b: Node) -> Node:

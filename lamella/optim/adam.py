@@ -66,13 +66,13 @@ class Adam(Optimizer):
         largest = options.get("amsgrad", self.defaults["amsgrad"])
         return ("exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if largest else []))
 
-    def _prepare(self, group: ParamGroup, step: Tensor) -> Any:
+    def _prepare(self, group: ParamGroup, step: Tensor) -> tuple[Tensor, ...]:
         """Step size and root of the corrections, then what each moment keeps and takes.
 
         All are float64, since ``1 - beta`` in float32 would already be wrong in the fifth digit.
         """
         count = step.astype(lm.float64)
-        first, second = group.number("betas")
+        first, second = group.numbers("betas")
         return (
             group.number("lr") / (1.0 - first**count),
             lm.sqrt(1.0 - second**count),
@@ -87,7 +87,7 @@ class Adam(Optimizer):
         gradient: Tensor,
         state: dict[str, Tensor],
         group: ParamGroup,
-        shared: Any,
+        shared: tuple[Tensor, ...],
     ) -> Tensor:
         dtype = parameter.dtype
         step_size, root, take, keep_square, take_square = (each.astype(dtype) for each in shared)

@@ -6,7 +6,7 @@ state like a parameter. What cannot be a tensor (flags, None, and whether a numb
 decides what is computed) counts as a change of structure:
 it bumps ``lamella.nn.module.epoch``, which makes traced functions look again.
 
-Invariant: ``group.number(name)`` equals ``group[name]``.
+Invariant: ``group.number(name)`` equals ``group[name]``, ``group.numbers(name)`` if it is a tuple.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ParamGroup(dict[str, Any]):
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__()
-        self._handles: dict[str, Tensor | tuple[Tensor, ...]] = {}
+        self._handles: dict[str, tuple[Tensor, ...]] = {}
         for name, value in options.items():
             self[name] = value
 
@@ -70,12 +70,17 @@ class ParamGroup(dict[str, Any]):
             self[name] = default
         return self[name]
 
-    def number(self, name: str) -> Any:
-        """The 0-d float64 tensor (or tuple of them) that holds the option ``name``.
+    def number(self, name: str) -> Tensor:
+        """The 0-d float64 tensor that holds the option ``name``.
 
         >>> ParamGroup({"lr": 0.5}).number("lr").item()
         0.5
         """
+        (handle,) = self._handles[name]
+        return handle
+
+    def numbers(self, name: str) -> tuple[Tensor, ...]:
+        """The 0-d float64 tensors that hold the option ``name``, which is a tuple."""
         return self._handles[name]
 
     def jit_guard(self) -> list[tuple[str, object]]:
@@ -99,16 +104,15 @@ class ParamGroup(dict[str, Any]):
                 "where its value would be frozen; set it between calls, which needs no retrace"
             )
         values = value if isinstance(value, tuple) else (value,)
-        held = self._handles.get(name)
-        handles = held if isinstance(held, tuple) else (held,)
-        if held is None or len(handles) != len(values):
+        handles = self._handles.get(name, ())
+        if len(handles) != len(values):
             handles = tuple(wrap(scalar(0.0, lm.float64)) for _ in values)
-            self._handles[name] = handles if isinstance(value, tuple) else handles[0]
+            self._handles[name] = handles
         for handle, number in zip(handles, values, strict=True):
             if isinstance(number, Tensor):
-                handle.rebind(number.detach().astype(lm.float64).node)  # type: ignore[union-attr]
+                handle.rebind(number.detach().astype(lm.float64).node)
             else:
-                handle.rebind(scalar(float(number), lm.float64))  # type: ignore[union-attr]
+                handle.rebind(scalar(float(number), lm.float64))
 
 
 def _is_number(value: object) -> bool:

@@ -8,6 +8,7 @@ Each computes the rate of step ``t`` in closed form from the groups' initial rat
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,19 @@ from lamella.errors import OptionError, TraceError
 from lamella.optim.optimizer import Optimizer
 from lamella.tensor.pending import current_trace
 
-__all__ = ["CosineAnnealingLR", "LRScheduler", "LambdaLR", "LinearLR", "OneCycleLR", "StepLR"]
+__all__ = [
+    "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "ExponentialLR",
+    "LRScheduler", "LambdaLR", "LinearLR", "MultiStepLR", "OneCycleLR", "PolynomialLR",
+    "ReduceLROnPlateau", "StepLR",
+]  # fmt: skip
+
+
+def _refuse_trace(name: str) -> None:
+    if current_trace() is not None:
+        raise TraceError(
+            f"[{name}] step() was called inside a function being transformed, where it would count "
+            "once only; call it after the compiled step"
+        )
 
 
 class LRScheduler:
@@ -37,11 +50,7 @@ class LRScheduler:
         Raises:
             TraceError: inside a transformed function, which would freeze the count.
         """
-        if current_trace() is not None:
-            raise TraceError(
-                f"[{type(self).__name__}] step() was called inside a function being transformed, "
-                "where it would count once only; call it after the compiled step"
-            )
+        _refuse_trace(type(self).__name__)
         self.last_epoch += 1
         self._set()
 
@@ -84,6 +93,90 @@ class StepLR(LRScheduler):
     def rate(self, base: float, group: int) -> float:
         """A staircase."""
         return base * self.gamma ** (self.last_epoch // self.step_size)
+
+
+class MultiStepLR(LRScheduler):
+    """``base * gamma^k`` with ``k`` the number of ``milestones`` that are not after ``t``.
+
+    >>> import lamella as lm
+    >>> from lamella import optim
+    >>> opt = optim.SGD([lm.tensor([1.0], requires_grad=True)], lr=1.0)
+    >>> schedule = MultiStepLR(opt, [1, 5], gamma=0.5); schedule.step(); opt.param_groups[0]["lr"]
+    0.5
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1
+    ) -> None:
+        self.milestones = sorted(milestones)
+        self.gamma = gamma
+        super().__init__(optimizer)
+
+    def rate(self, base: float, group: int) -> float:
+        """A staircase of uneven steps."""
+        return float(base * self.gamma ** bisect_right(self.milestones, self.last_epoch))
+
+
+class ExponentialLR(LRScheduler):
+    """``base * gamma^t``.
+
+    >>> import lamella as lm
+    >>> from lamella import optim
+    >>> opt = optim.SGD([lm.tensor([1.0], requires_grad=True)], lr=1.0)
+    >>> schedule = ExponentialLR(opt, gamma=0.5); schedule.step(); opt.param_groups[0]["lr"]
+    0.5
+    """
+
+    def __init__(self, optimizer: Optimizer, gamma: float) -> None:
+        self.gamma = gamma
+        super().__init__(optimizer)
+
+    def rate(self, base: float, group: int) -> float:
+        """A decay by the same factor at each step."""
+        return float(base * self.gamma**self.last_epoch)
+
+
+class ConstantLR(LRScheduler):
+    """``factor * base`` for ``total_iters`` steps, then ``base``.
+
+    >>> import lamella as lm
+    >>> from lamella import optim
+    >>> opt = optim.SGD([lm.tensor([1.0], requires_grad=True)], lr=1.0)
+    >>> schedule = ConstantLR(opt, factor=0.5, total_iters=1); opt.param_groups[0]["lr"]
+    0.5
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5
+    ) -> None:
+        self.factor, self.total_iters = factor, total_iters
+        super().__init__(optimizer)
+
+    def rate(self, base: float, group: int) -> float:
+        """One step up."""
+        return base * (self.factor if self.last_epoch < self.total_iters else 1.0)
+
+
+class PolynomialLR(LRScheduler):
+    """``base * (1 - t / total_iters)^power``, and 0 from ``total_iters`` on.
+
+    >>> import lamella as lm
+    >>> from lamella import optim
+    >>> opt = optim.SGD([lm.tensor([1.0], requires_grad=True)], lr=1.0)
+    >>> schedule = PolynomialLR(opt, 2, power=2.0); schedule.step(); opt.param_groups[0]["lr"]
+    0.25
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0
+    ) -> None:
+        self.total_iters, self.power = total_iters, power
+        super().__init__(optimizer)
+
+    def rate(self, base: float, group: int) -> float:
+        """A power of what is left."""
+        left = 1.0 - min(self.last_epoch / self.total_iters, 1.0)
+        return float(base * left**self.power)
 
 
 class LambdaLR(LRScheduler):
@@ -163,6 +256,40 @@ class CosineAnnealingLR(LRScheduler):
         return self.eta_min + (base - self.eta_min) * part
 
 
+class CosineAnnealingWarmRestarts(LRScheduler):
+    """:class:`CosineAnnealingLR` that begins anew after ``T_0`` steps, then after ``T_mult`` times
+    as many, and so on (Loshchilov and Hutter, 2016).
+
+    >>> import lamella as lm
+    >>> from lamella import optim
+    >>> opt = optim.SGD([lm.tensor([1.0], requires_grad=True)], lr=1.0)
+    >>> schedule = CosineAnnealingWarmRestarts(opt, T_0=1)
+    >>> schedule.step(); opt.param_groups[0]["lr"]
+    1.0
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0
+    ) -> None:
+        if T_0 < 1 or T_mult < 1:
+            raise OptionError(
+                f"[CosineAnnealingWarmRestarts] T_0={T_0} and T_mult={T_mult}: both count steps "
+                "or times; give whole numbers >= 1"
+            )
+        self.T_0, self.T_mult, self.eta_min = T_0, T_mult, eta_min
+        super().__init__(optimizer)
+
+    def rate(self, base: float, group: int) -> float:
+        """Half a cosine of the present length."""
+        done, length = self.last_epoch, self.T_0
+        while done >= length:
+            done, length = done - length, length * self.T_mult
+            if self.T_mult == 1:
+                done %= length
+        part = (1 + math.cos(math.pi * done / length)) / 2
+        return self.eta_min + (base - self.eta_min) * part
+
+
 class OneCycleLR(LRScheduler):
     """Up to ``max_lr`` over the share ``pct_start`` of the steps, then down to nearly zero (Smith
     and Topin, 2017).
@@ -219,3 +346,93 @@ class OneCycleLR(LRScheduler):
         if self.anneal_strategy == "cos":
             return end + (start - end) / 2 * (1 + math.cos(math.pi * min(share, 1.0)))
         return start + (end - start) * min(share, 1.0)
+
+
+class ReduceLROnPlateau:
+    """Multiplies the rates by ``factor`` when a measure has not improved for more than ``patience``
+    steps.
+
+    Args:
+        optimizer: whose groups' rates are set.
+        mode: ``"min"`` if smaller is better, else ``"max"``.
+        factor: below 1.
+        patience: how many steps without improvement are let pass.
+        threshold: the least improvement that counts.
+        threshold_mode: ``"rel"``, a share of the best so far, or ``"abs"``.
+        cooldown: steps after a reduction in which nothing is counted.
+        min_lr: the least rate.
+        eps: a smaller reduction is not made.
+
+    Raises:
+        OptionError: for an unknown mode, or a factor that does not reduce.
+
+    >>> import lamella as lm
+    >>> from lamella import optim
+    >>> opt = optim.SGD([lm.tensor([1.0], requires_grad=True)], lr=1.0)
+    >>> schedule = ReduceLROnPlateau(opt, factor=0.5, patience=0)
+    >>> for loss in (3.0, 2.0, 2.0):
+    ...     schedule.step(loss)
+    >>> opt.param_groups[0]["lr"]
+    0.5
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, mode: str = "min", factor: float = 0.1, patience: int = 10,
+        threshold: float = 1e-4, threshold_mode: str = "rel", cooldown: int = 0,
+        min_lr: float = 0.0, eps: float = 1e-8,
+    ) -> None:  # fmt: skip
+        if mode not in ("min", "max") or threshold_mode not in ("rel", "abs") or not factor < 1:
+            raise OptionError(
+                f"[ReduceLROnPlateau] mode={mode!r}, threshold_mode={threshold_mode!r}, "
+                f"factor={factor}: use 'min' or 'max', 'rel' or 'abs', and a factor below 1"
+            )
+        self.optimizer = optimizer
+        self.mode, self.factor, self.patience, self.eps = mode, factor, patience, eps
+        self.threshold, self.threshold_mode = threshold, threshold_mode
+        self.cooldown, self.min_lr = cooldown, min_lr
+        self.best = math.inf if mode == "min" else -math.inf
+        self.num_bad_epochs = 0
+        self.cooldown_counter = 0
+
+    def step(self, metrics: Any) -> None:
+        """Take note of a measure, a number or a 0-d tensor, and reduce the rates if it is time.
+
+        Raises:
+            TraceError: inside a transformed function.
+        """
+        _refuse_trace("ReduceLROnPlateau")
+        found = float(metrics)
+        better = self._is_better(found)
+        self.best = found if better else self.best
+        self.num_bad_epochs = 0 if better else self.num_bad_epochs + 1
+        if self.cooldown_counter > 0:
+            self.cooldown_counter, self.num_bad_epochs = self.cooldown_counter - 1, 0
+        if self.num_bad_epochs > self.patience:
+            self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
+            for group in self.optimizer.param_groups:
+                lower = max(float(group["lr"]) * self.factor, self.min_lr)
+                if float(group["lr"]) - lower > self.eps:
+                    group["lr"] = lower
+
+    def _is_better(self, found: float) -> bool:
+        sign = 1.0 if self.mode == "min" else -1.0
+        if self.threshold_mode == "abs" or math.isinf(self.best):
+            margin = self.threshold
+        else:
+            margin = self.threshold * self.best
+        return sign * found < sign * self.best - margin
+
+    def get_last_lr(self) -> list[float]:
+        """The rates in use, one per group."""
+        return [float(group["lr"]) for group in self.optimizer.param_groups]
+
+    def state_dict(self) -> dict[str, Any]:
+        """What :meth:`load_state_dict` needs."""
+        names = ("best", "num_bad_epochs", "cooldown_counter")
+        return {name: getattr(self, name) for name in names}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where another schedule of the same kind was; the optimiser has the rates."""
+        self.best = float(state["best"])
+        self.num_bad_epochs = int(state["num_bad_epochs"])
+        self.cooldown_counter = int(state["cooldown_counter"])

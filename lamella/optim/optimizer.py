@@ -50,7 +50,7 @@ class Optimizer:
             )
         groups = given if isinstance(given[0], Mapping) else [{"params": given}]
         for group in groups:
-            self.add_param_group(group)  # type: ignore[arg-type]
+            self.add_param_group(group)
 
     def add_param_group(self, group: Mapping[str, Any]) -> None:
         """Train more parameters, with options of their own.

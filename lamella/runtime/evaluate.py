@@ -5,36 +5,39 @@ Input: nodes. Output: ``node.value`` is set; a node that no derivative can need 
 inputs. Programs are kept by the structure of the graph:
 primitives, connections and dtypes, without the numbers of scalar leaves. The first program of a
 structure is for its exact sizes; when other sizes come, those that differ become run-time extents
-of a second program.
+of a second program. Results too large for caches make another structure.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, Final, cast
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
+from lamella.compiler.blueprint import STREAM
 from lamella.config import config
 from lamella.errors import OutOfMemoryError, ShapeError
+from lamella.forks import new_lock
+from lamella.graph.deferred import Deferred
 from lamella.ir.dim import Dim, Size
 from lamella.ir.node import Node
 from lamella.ops.base import Array
-from lamella.ops.calls import Part, keep, living, parts
+from lamella.ops.calls import Call, Part, has_effects, keep, living, parts
 from lamella.ops.leaf import DATA, SCALAR, Placeholder
 from lamella.runtime import buffer as memory
-from lamella.runtime import profiling, stored
+from lamella.runtime import profiling, ready, stored
 from lamella.runtime.buffer import Buffer
-from lamella.runtime.launch import pack_scalars
-from lamella.runtime.program import Executable, target
+from lamella.runtime.program import Binding, Executable, target
+from lamella.runtime.ready import is_bare
 from lamella.runtime.report import report
 
 __all__ = ["compiled_count", "compile_program", "evaluate", "forget_programs", "too_large"]
 
 PLACEHOLDER: Final = Placeholder()
 Pattern = tuple[tuple[int | str, ...], ...]
+Bound = tuple[Executable, Binding]
 
 
 @dataclass(slots=True)
@@ -50,26 +53,48 @@ class Structure:
 
 @dataclass(slots=True)
 class Graph:
-    """A pending graph laid out for look-up: ``order`` has inputs before users, ``shapes`` are
-    theirs.
-    """
+    """A pending graph laid out for look-up: ``order`` has inputs before users."""
 
+    key: tuple[object, ...]  # primitives, connections, element types and shapes
     order: list[Node]
-    key: tuple[object, ...]  # everything but shapes
-    shapes: tuple[tuple[int, ...], ...]
-    inputs: list[Node]
-    scalars: list[Node]
+    roots: Sequence[Node]
+
+    def leaves(self, scalar: bool) -> list[Node]:
+        """The nodes with values that are scalars, or that are not."""
+        known = [node for node in self.order if node.value is not None]
+        return [node for node in known if (node.op is SCALAR) == scalar]
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Those of ``order``."""
+        return tuple([node.shape for node in self.order])  # type: ignore[misc]
+
+    @property
+    def is_large(self) -> bool:
+        """Whether a result has ``STREAM`` bytes or more."""
+        return any(int(node.size) * node.dtype.itemsize >= STREAM for node in self.roots)
+
+    def made_for_sizes(self) -> bool:
+        """Whether there is a call that should have no sizes left open."""
+        pending = (node for node in self.order if node.value is None)
+        return any(isinstance(n.op, Call) and n.op.made_for_sizes(n) for n in pending)
 
     def structure(self) -> tuple[object, ...]:
-        """The key of all graphs that differ in sizes alone; 0 and 1 have meanings of their own."""
-        return self.key, tuple([tuple([s if s < 2 else 2 for s in shape]) for shape in self.shapes])
+        """The key of all graphs that differ in sizes alone; 0 and 1 have meanings of their own, and
+        results that do not fit in caches are stored in another way.
+        """
+        return self.is_large, *[_without_sizes(p) if type(p) is tuple else p for p in self.key]
 
 
-_exact: Final[OrderedDict[tuple[object, ...], Executable]] = OrderedDict()
+def _without_sizes(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple([min(size, 2) for size in shape])
+
+
+_exact: Final[OrderedDict[tuple[object, ...], Bound]] = OrderedDict()
+_fitted: Final[dict[tuple[object, ...], Bound]] = {}  # programs with open sizes, for some sizes
 _structures: Final[OrderedDict[tuple[object, ...], Structure]] = OrderedDict()
-_lock: Final = threading.RLock()
+_lock: Final = new_lock()
 _compiled = 0
-_without_fields: Final[dict[type, bool]] = {}
 
 
 def compiled_count() -> int:
@@ -82,60 +107,60 @@ def forget_programs() -> None:
     with _lock:
         _exact.clear()
         _structures.clear()
+        _fitted.clear()
+        ready.forget()
 
 
 for _flag in ("lines", "optimize", "skip_passes", "target", "verify"):
     config.watch(_flag, forget_programs)  # programs depend on these settings
 
 
-def _lay_out(roots: Sequence[Node]) -> Graph:
-    """The graph below ``roots`` in a canonical order with its key."""
+def _lay_out(
+    roots: Sequence[Node],
+) -> tuple[tuple[object, ...], dict[Node, int], list[Any], list[Any]]:
+    """The key of the graph below ``roots``, its nodes in a canonical order with their numbers, the
+    values of its inputs and of its scalars. In keys, tuples are shapes.
+    """
     number: dict[Node, int] = {}
-    order: list[Node] = []
     key: list[object] = []
-    inputs: list[Node] = []
-    scalars: list[Node] = []
-    stack: list[Node] = list(reversed(roots))
+    inputs: list[Any] = []
+    scalars: list[Any] = []
+    stack = [*roots[::-1]]
     note = key.append
     while stack:
         node = stack[-1]
         if node in number:
             stack.pop()
             continue
-        depth = len(stack)
+        waits = False
         for source in node.inputs:
             if source in number:
                 continue
             if source.value is None:
                 stack.append(source)
+                waits = True
                 continue
-            number[source] = len(order)
-            order.append(source)
+            number[source] = len(number)
             if source.op is SCALAR:
-                scalars.append(source)
+                scalars.append(source.value)
                 note(source.dtype.as_scalar)
             else:
-                inputs.append(source)
+                inputs.append(source.value)
                 note(source.dtype.as_data)
-        if len(stack) > depth:
+                note(source.shape)
+        if waits:
             continue
         stack.pop()
-        op = node.op
-        note(type(op) if _without_fields.get(type(op)) or _is_bare(type(op)) else op)
+        kind = type(node.op)
+        note(kind if is_bare[kind] else node.op)
         for source in node.inputs:
             note(number[source])
         note(node.dtype.name)
-        number[node] = len(order)
-        order.append(node)
-    note(tuple([number[root] for root in roots]))
-    shapes = tuple([node.shape for node in order])
-    return Graph(order, tuple(key), shapes, inputs, scalars)  # type: ignore[arg-type]
-
-
-def _is_bare(kind: type) -> bool:
-    """Whether the primitive has no parameters, so that its class says all."""
-    found = _without_fields[kind] = not fields(kind)
-    return found
+        note(node.shape)
+        number[node] = len(number)
+    for root in roots:
+        note(number[root])
+    return tuple(key), number, inputs, scalars
 
 
 def evaluate(nodes: Sequence[Node]) -> None:
@@ -146,18 +171,47 @@ def evaluate(nodes: Sequence[Node]) -> None:
         LamellaIndexError: for an index out of range.
         TraceError: if the graph depends on a placeholder.
     """
-    roots = [node for node in dict.fromkeys(nodes) if node.value is None]
+    if not nodes:
+        return
+    call = ready.call_of(nodes) if type(nodes[0]) is Deferred else None
+    try:
+        if call is not None:
+            if ready.call_at_once(nodes, call):
+                return
+        elif len(nodes) == 1 and (nodes[0].value is not None or ready.at_once(nodes[0])):
+            return
+    except MemoryError as error:
+        raise too_large(nodes, error) from None
+    roots: list[Node] = []
+    alone = True  # nothing else is computed with them
+    for node in dict.fromkeys(nodes):
+        if node.value is None:
+            roots.append(node)
+            if node.tracked or type(node.op) is Part:
+                alone = False
     if not roots:
         return
     if config.backend == "interpret":
         _interpret(roots)
         return
-    roots += _siblings(roots)
-    roots += _residuals(roots)
+    if not alone:
+        roots += _siblings(roots)
+        roots += _residuals(roots)
     with _lock:
-        graph = _lay_out(roots)
-        executable, symbols = _find(graph, roots)
-    _run(graph, roots, executable, symbols)
+        key, order, inputs, scalars = _lay_out(roots)
+        found = _exact.get(key) or _fitted.get(key)
+        executable, at = found or _find(Graph(key, list(order), roots))
+    if at.frames or not at.symbols:  # open sizes may never come again, until they have
+        if call is not None and len(roots) == len(nodes):
+            ready.offer_call(call, executable, at, _inputs_of(order), scalars)
+        elif len(roots) == 1:
+            ready.offer(roots[0], executable, at)
+    words = executable.pack_scalars(scalars) if scalars else ()
+    _run(roots, inputs, words, executable, at)
+
+
+def _inputs_of(order: Iterable[Node]) -> list[Node]:
+    return [node for node in order if node.value is not None and node.op is not SCALAR]
 
 
 def _interpret(roots: Sequence[Node]) -> None:
@@ -175,11 +229,12 @@ def _interpret(roots: Sequence[Node]) -> None:
 def _settle(node: Node, value: Buffer) -> None:
     """Give a node its value; it forgets its inputs unless a derivative may pass to them."""
     node.value = value
-    if node.tracked and type(node.op) is Part:
+    if type(node.op) is Part and (node.tracked or has_effects(node.inputs[0])):
         keep(node, value)
-    if not node.tracked or not any(source.tracked for source in node.inputs):
-        node.inputs = ()
-        node.op = DATA
+    if node.tracked and any(source.tracked for source in node.inputs):
+        return
+    node.inputs = ()
+    node.op = DATA
 
 
 def _siblings(roots: Sequence[Node]) -> list[Node]:
@@ -223,13 +278,21 @@ def _residuals(roots: Sequence[Node]) -> list[Node]:
     return found
 
 
-def _find(graph: Graph, roots: Sequence[Node]) -> tuple[Executable, tuple[int, ...]]:
-    """The program for ``graph`` and the values of its size symbols."""
-    exact = (graph.key, graph.shapes)
-    found = _exact.get(exact)
-    if found is not None:
-        return found, ()
-    key = graph.structure()
+def _find(graph: Graph) -> Bound:
+    """The program for ``graph``, where none in memory is known to fit its sizes."""
+    if not graph.made_for_sizes():
+        found = _of_structure(graph)
+        if found is not None:
+            return found
+    made = _compile_copy(graph, graph.shapes)
+    _exact[graph.key] = bound = made, made.bind(())
+    _limit(_exact)
+    return bound
+
+
+def _of_structure(graph: Graph) -> Bound | None:
+    """A program with open sizes, if graphs of this structure have been seen before."""
+    key, shapes = graph.structure(), graph.shapes
     structure = _structures.get(key)
     if structure is None:
         structure = _structures[key] = Structure()
@@ -237,16 +300,23 @@ def _find(graph: Graph, roots: Sequence[Node]) -> tuple[Executable, tuple[int, .
     else:
         _structures.move_to_end(key)
         for pattern, executable in structure.patterns:
-            values = _match(pattern, graph.shapes)
+            values = _match(pattern, shapes)
             if values is not None:
-                return executable, tuple(values[name] for name in executable.blueprint.symbols)
-        opened = _open(structure, graph, roots)
+                return _fit(graph, executable, values)
+        opened = _open(structure, graph)
         if opened is not None:
             return opened
-    structure.last = graph.shapes
-    _exact[exact] = made = _compile_copy(graph, roots, graph.shapes)
-    _limit(_exact)
-    return made, ()
+    structure.last = shapes
+    return None
+
+
+def _fit(graph: Graph, executable: Executable, values: Mapping[str, int]) -> Bound:
+    """A program with open sizes, bound to those of ``graph``."""
+    if len(_fitted) >= config.programs:
+        _fitted.clear()
+    at = executable.bind(tuple([values[name] for name in executable.blueprint.symbols]))
+    _fitted[graph.key] = bound = executable, at
+    return bound
 
 
 def _limit(programs: OrderedDict[tuple[object, ...], Any]) -> None:
@@ -268,9 +338,7 @@ def _match(pattern: Pattern, shapes: Sequence[tuple[int, ...]]) -> dict[str, int
     return values
 
 
-def _open(
-    structure: Structure, graph: Graph, roots: Sequence[Node]
-) -> tuple[Executable, tuple[int, ...]] | None:
+def _open(structure: Structure, graph: Graph) -> Bound | None:
     """A program in which the sizes that differ from those seen before are open."""
     if structure.closed or structure.last is None or not config.optimize:
         return None
@@ -283,17 +351,16 @@ def _open(
         for wanted, shape in zip(structure.last, graph.shapes, strict=True)
     )  # fmt: skip
     try:
-        made = _compile_copy(graph, roots, pattern)
+        made = _compile_copy(graph, pattern)
     except (ShapeError, TypeError):
         structure.closed = True
         return None
     structure.last = pattern
     structure.patterns.append((pattern, made))
-    values = _match(pattern, graph.shapes) or {}
-    return made, tuple(values[name] for name in made.blueprint.symbols)
+    return _fit(graph, made, _match(pattern, graph.shapes) or {})
 
 
-def _compile_copy(graph: Graph, roots: Sequence[Node], pattern: Pattern) -> Executable:
+def _compile_copy(graph: Graph, pattern: Pattern) -> Executable:
     """The program of a copy of the graph with sizes as in ``pattern`` and without values.
 
     What the compiler makes may outlive the compilation, so it must not hold anyone's memory.
@@ -312,7 +379,10 @@ def _compile_copy(graph: Graph, roots: Sequence[Node], pattern: Pattern) -> Exec
             copy = Node(PLACEHOLDER, (), shape, node.dtype)
         new[node] = copy
     return compile_program(
-        [new[n] for n in roots], [new[n] for n in graph.inputs], [new[n] for n in graph.scalars]
+        [new[n] for n in graph.roots],
+        [new[n] for n in graph.leaves(scalar=False)],
+        [new[n] for n in graph.leaves(scalar=True)],
+        large=graph.is_large,
     )
 
 
@@ -321,16 +391,20 @@ def compile_program(
     inputs: Sequence[Node],
     scalars: Sequence[Node],
     donated: Mapping[int, int] | None = None,
+    budget: int | None = None,
+    large: bool = False,
 ) -> Executable:
     """The program of ``roots`` with the given leaves as its arguments, in order.
 
-    ``donated``: roots (by number) that may be written over an input (by number).
+    ``donated``: roots (by number) that may be written over an input (by number). ``budget``: bytes
+    that values between and results may take. ``large``: results whose sizes are not known will be
+    of ``STREAM`` bytes or more.
     """
     global _compiled
     started = time.perf_counter()
     skip = frozenset(name for name in config.skip_passes.split(",") if name)
     where = target()
-    settings = f"{where.key} {where.vector_bytes} {sorted(skip)} {config.optimize}"
+    settings = f"{where.key} {where.unit} {sorted(skip)} {config.optimize} {budget} {large}"
     key = stored.key_of(roots, inputs, scalars, donated or {}, settings)
     blueprint = None if config.verify else stored.find(key)
     if blueprint is None:
@@ -340,10 +414,10 @@ def compile_program(
             skip |= {name for name, _ in PASSES}
         verify = bool(config.verify)
         blueprint = compile_graph(
-            roots, inputs, scalars, where.vector_bytes, skip, donated, verify=verify
+            roots, inputs, scalars, where.unit, skip, donated, verify, budget, large
         )
         stored.keep(key, blueprint)
-    made = Executable(blueprint)
+    made = Executable(blueprint, [node.dtype for node in scalars])
     _compiled += 1
     milliseconds = 1e3 * (time.perf_counter() - started)
     counts = f"{len(blueprint.steps)} launches, {len(blueprint.sources)} kernels"
@@ -354,18 +428,19 @@ def compile_program(
 
 
 def _run(
-    graph: Graph, roots: Sequence[Node], executable: Executable, symbols: tuple[int, ...]
-) -> None:
-    at = executable.fixed or executable.bind(symbols)
+    roots: Sequence[Node], given: list[Any], words: Sequence[int], executable: Executable,
+    at: Binding,
+) -> None:  # fmt: skip
     try:
         made = [memory.empty(nbytes) for nbytes in at.nbytes]
     except MemoryError as error:
         raise too_large(roots, error) from None
-    given = cast("list[Buffer]", [node.value for node in graph.inputs])
-    numbers = cast("list[float]", [node.value for node in graph.scalars])
-    words = pack_scalars(numbers, [node.dtype for node in graph.scalars])
-    executable.run([b.ptr for b in given], words, [b.ptr for b in made], at)
-    for i, source in executable.blueprint.same.items():
+    inputs, outputs = [buffer.ptr for buffer in given], [buffer.ptr for buffer in made]
+    if executable.has_frames and profiling.active is None:
+        executable.run_on_frame([*inputs, *outputs, *words], at)
+    else:
+        executable.run(inputs, words, outputs, at)
+    for i, source in executable.same:
         made[i] = made[source] if source >= 0 else given[-1 - source]
     if config.debug_nans:
         pairs = zip(roots, made, strict=True)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,9 +21,12 @@ from lamella.dtypes import DType, float32
 from lamella.errors import CompilerError
 from lamella.runtime import os_host, threads
 from lamella.runtime.native import native
-from lamella.runtime.native_program import CONTROLS, PLAN_WORDS
+from lamella.runtime.native_program import CONTROLS, PLAN_WORDS, RUN_WORDS
 
-__all__ = ["Jump", "Launch", "Plan", "SlotValue", "pack_scalar", "pack_scalars", "run"]
+__all__ = [
+    "Jump", "Launch", "Passage", "Plan", "SlotValue", "pack_scalar", "run",
+    "scalar_packer",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +41,8 @@ class Launch:
     """One kernel call over ``extent`` grid iterations.
 
     ``args`` are slot numbers, in the kernel's order. ``grain`` is the fewest iterations worth a
-    task of their own; tasks are multiples of it, at most 32 a thread. With ``extent <= grain``,
-    or a grain of 0, the launch runs in the calling thread.
+    task of their own; there are at most 32 tasks a thread, as equal as can be. With
+    ``extent <= grain``, or a grain of 0, the launch runs in the calling thread.
 
     A kernel with ``scratch`` bytes of memory private to a thread takes its address as the last
     argument; there the program passes ``copies`` areas of ``scratch`` bytes (a multiple of 64),
@@ -70,6 +74,29 @@ class Jump:
 _ALL: Final = 2**62
 
 
+class Passage:
+    """One run of a plan: how far it came, and a way to end it early.
+
+    ``begun`` becomes True right before native code starts, ``partial`` if it ended early;
+    ``faults`` are its fault words, of which one that is not 0 says that it failed. A run that a
+    signal handler interrupts by raising, as Ctrl-C does, first goes on for ``patience``
+    seconds at most, or until a handler raises again.
+    """
+
+    __slots__ = ("begun", "faults", "partial", "patience", "slots")
+
+    def __init__(self, patience: float = 0.0) -> None:
+        self.begun = False
+        self.faults: Iterable[int] = ()
+        self.partial = False
+        self.patience = patience
+        self.slots: Any = None
+
+    def stop(self) -> None:
+        """End the run before its next launch."""
+        self.slots[-2] = 1
+
+
 class Plan:
     """Launches as native tables, ready to run any number of times, from any thread.
 
@@ -78,17 +105,9 @@ class Plan:
     """
 
     __slots__ = (
-        "_address",
-        "_changes",
-        "_index",
-        "_plan",
-        "_run",
-        "_table",
-        "_times",
-        "launches",
-        "pack",
-        "slots",
-    )
+        "_index", "_new_slots", "_pack_into", "_plan", "_table", "_times", "address", "launches",
+        "slots", "start",
+    )  # fmt: skip
 
     def __init__(self, launches: Sequence[Launch | Jump], slots: int) -> None:
         for launch in launches:
@@ -98,52 +117,70 @@ class Plan:
                 _check(launch, slots)
         self.launches: Final = tuple(launches)
         self.slots: Final = slots
-        self.pack: Final[Callable[..., bytes]] = struct.Struct(f"={slots}Q").pack
+        self._new_slots = ctypes.c_uint64 * (slots + RUN_WORDS)
+        self._pack_into = struct.Struct(f"={slots}Q").pack_into
         index: list[int] = []
         rows: list[int] = []
         for launch in launches:
-            row = _jump_row if isinstance(launch, Jump) else _row
-            rows += row(launch, len(index))  # type: ignore[operator]
+            at = len(index)
+            rows += _jump_row(launch, at) if isinstance(launch, Jump) else _row(launch, at)
             index += launch.args
-        self._changes = any(isinstance(launch, Jump) for launch in launches)  # its slots
         self._index = (ctypes.c_int64 * max(len(index), 1))(*index)
         self._table = (ctypes.c_int64 * max(len(rows), 1))(*rows)
         self._times: ctypes.Array[ctypes.c_int64] | None = None
         most = max((len(launch.args) for launch in launches), default=0)
         self._plan = (ctypes.c_int64 * PLAN_WORDS)(
             len(launches), ctypes.addressof(self._table), ctypes.addressof(self._index), 0,
-            threads.POOL, max(most, 1),
+            threads.POOL, max(most, 1), slots,
         )  # fmt: skip
-        self._address = ctypes.addressof(self._plan)
-        self._run = native().run_program
+        self.address: Final = ctypes.addressof(self._plan)
+        self.start: Final = native().run_program
 
-    def run(self, words: Sequence[int], begun: list[bool] | None = None) -> None:
-        """Run every launch, in order; ``words`` are the slots, unsigned 64-bit each.
-
-        ``begun[0]`` becomes True right before native code starts. Python calls signal handlers
-        only after that code has returned, so whoever catches a KeyboardInterrupt then knows that
-        all of it has run.
+    def new_slots(self, words: Sequence[int]) -> Any:
+        """The slots of a run as an array, which ``start(plan.address, its address)`` runs on.
 
         Raises:
             struct.error: if there are more or fewer words than slots.
         """
-        if not threads.pool.ready:
-            threads.start_pool()
-        packed: Any = self.pack(*words)
-        if self._changes:
-            packed = ctypes.create_string_buffer(packed, len(packed))
-        if begun is not None:
-            begun[0] = True
-        self._run(self._address, packed)
+        slots = self._new_slots()
+        self._pack_into(slots, 0, *words)
+        return slots
 
-    def run_packed(self, words: bytes) -> None:
-        """As ``run``, with the slots already packed by ``pack``."""
+    def run(self, words: Sequence[int], passage: Passage | None = None) -> None:
+        """Run every launch, in order; ``words`` are the slots, unsigned 64-bit each.
+
+        Raises:
+            struct.error: if there are more or fewer words than slots.
+            Whatever a signal handler raised, as KeyboardInterrupt: ``passage`` then says how far
+            the run came.
+        """
         if not threads.pool.ready:
             threads.start_pool()
-        if len(words) != 8 * self.slots:
-            raise CompilerError(f"[plan] {len(words)} bytes of slots, not {8 * self.slots}")
-        own: Any = ctypes.create_string_buffer(words, len(words)) if self._changes else words
-        self._run(self._address, own)
+        slots = self.new_slots(words)
+        if passage is None:
+            self.start(self.address, slots)
+            return
+        passage.slots = slots
+        passage.begun = True
+        try:
+            self.start(self.address, slots)
+        except BaseException:
+            if slots[-1]:
+                self._go_on(passage)
+            raise
+
+    def _go_on(self, passage: Passage) -> None:
+        """Bring an interrupted run to its end, as far as there is patience for it."""
+        passage.partial = True
+        if not passage.patience or passage.slots[-2]:
+            return
+        alarm = threading.Timer(passage.patience, passage.stop)
+        alarm.start()
+        try:
+            self.start(self.address, passage.slots)
+        finally:
+            alarm.cancel()
+            passage.partial = bool(passage.slots[-1])
 
     def record_times(self, on: bool = True) -> None:
         """Start (or stop) adding up the time of each launch, from zero, while no run goes on."""
@@ -252,20 +289,29 @@ def _narrow(value: bool | int | float, dtype: DType) -> int:
         return int.from_bytes(dtype.numpy.type(value).tobytes(), "little")
 
 
-def pack_scalars(values: Sequence[bool | int | float], dtypes: list[DType]) -> list[int]:
-    """The slot words of scalars, each as :func:`pack_scalar` gives it.
+def scalar_packer(dtypes: Sequence[DType]) -> Callable[[Sequence[Any]], Sequence[int]]:
+    """The function that turns Python numbers into the slot words of scalars of these types.
 
     >>> from lamella.dtypes import float32, int8
-    >>> pack_scalars([1.0, -1], [float32, int8])
+    >>> scalar_packer([float32, int8])([1.0, -1])
     [1065353216, 255]
     """
-    count = len(dtypes)
-    if count and dtypes.count(float32) == count:
+
+    def pack_each(values: Sequence[Any]) -> Sequence[int]:
+        return [pack_scalar(value, dtype) for value, dtype in zip(values, dtypes, strict=True)]
+
+    if any(dtype is not float32 for dtype in dtypes):
+        return pack_each
+    pack = struct.Struct(f"={len(dtypes)}f").pack
+    unpack = struct.Struct(f"={len(dtypes)}I").unpack
+
+    def pack_together(values: Sequence[Any]) -> Sequence[int]:
         try:
-            return list(struct.unpack(f"={count}I", struct.pack(f"={count}f", *values)))
+            return unpack(pack(*values))
         except OverflowError:  # a number that rounds to infinity
-            pass
-    return [pack_scalar(value, dtype) for value, dtype in zip(values, dtypes, strict=True)]
+            return pack_each(values)
+
+    return pack_together
 
 
 _PACKERS: Final[dict[DType, Callable[[bool | int | float], int]]] = {}

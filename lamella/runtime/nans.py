@@ -15,7 +15,7 @@ import numpy.typing as npt
 from lamella.errors import NaNError
 from lamella.ir.interp import interpret
 from lamella.ir.node import Node, topological
-from lamella.ops.calls import Call
+from lamella.ops.calls import has_effects
 
 __all__ = ["refuse_nans"]
 
@@ -37,7 +37,7 @@ def refuse_nans(
     given = dict(inputs)
     for root, array in zip(roots, made, strict=True):
         source = root.inputs[0] if root.op.kind == "part" else root
-        if isinstance(source.op, Call) and source.op.effect:
+        if has_effects(source):
             given[root] = array
     raise NaNError(_origin(found, given, sizes))
 

@@ -97,12 +97,14 @@ def _find(lookup: Callable[[str], int | None], name: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Native:
-    """Callable native functions (see ``native_ir``); each releases the GIL while it runs."""
+    """Callable native functions (see ``native_ir``). All but ``run_program`` release the GIL while
+    they run; it does where that is worth it, and raises what a signal handler raised.
+    """
 
     worker: Callable[[int, int], None]
     stop: Callable[[int], None]
     spin: Callable[[int], None]
-    run_program: Callable[[int, bytes], None]
+    run_program: Callable[[int, int], None]
 
 
 @functools.cache
@@ -127,7 +129,7 @@ def native() -> Native:
         ctypes.CFUNCTYPE(None, pointer, size)(address("worker")),
         ctypes.CFUNCTYPE(None, pointer)(address("stop")),
         ctypes.CFUNCTYPE(None, size)(address("spin")),
-        ctypes.CFUNCTYPE(None, pointer, ctypes.c_char_p)(address("run_program")),
+        ctypes.PYFUNCTYPE(None, pointer, pointer)(address("run_program")),
     )
 
 

@@ -1,6 +1,11 @@
 """The native program loop, as LLVM IR text: launches in order, with jumps between them.
 
-Output: ``PROGRAM_IR``, the part of ``native_ir`` that defines ``run_program(plan, slots)``.
+Output: ``PROGRAM_IR``, the part of ``native_ir`` that defines ``run_program(plan, slots)``. It is
+entered with the interpreter's lock, which it gives up before the first launch that is worth it, and
+takes every ``POLL`` seconds to let Python call signal handlers; where one raises, the run ends.
+Behind the slots lie two words: a run ends before its next launch once the first is not 0, and the
+second becomes the number of the row, from 1, at which a run ended early (and where one that
+finds it there goes on).
 
 A row of the table without a function is a control row: its second word says which of ``CONTROLS``,
 its third where it may jump to, its arguments are numbers of slots. Control rows read and write the
@@ -22,9 +27,13 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["CONTROLS", "LAUNCH_WORDS", "PLAN_WORDS", "PROGRAM_IR"]
+from lamella.runtime import os_host
 
-PLAN_WORDS: Final = 6  # launches, their table, index table, times or null, pool, most arguments
+__all__ = ["CONTROLS", "LAUNCH_WORDS", "PLAN_WORDS", "PROGRAM_IR", "RUN_WORDS"]
+
+PLAN_WORDS: Final = 7  # launches, their table, index, times or null, pool, most arguments, slots
+RUN_WORDS: Final = 2  # behind the slots: whether to stop, and where a run ended early
+POLL: Final = 0.05  # seconds
 LAUNCH_WORDS: Final = 8  # function, extent, grain, arguments, first index, flags, scratch, copies
 
 CONTROLS: Final = ("move", "add", "scale", "jump", "less", "load", "store", "copy", "zero")
@@ -163,7 +172,48 @@ out:
 }
 """
 
-# @run_program: every launch of a plan, in order, alone or on the pool.
+# @look: let go of the interpreter's lock, or let Python call signal handlers if it is time to;
+# whether one raised, and so the lock is held. %w: the thread's state or null, weight, when it was.
+_LOOK: Final = """
+define internal i1 @look(ptr %w, ptr %env, ptr %p_release) noinline {
+entry:
+  %p_weight = getelementptr i64, ptr %w, i64 1
+  store i64 0, ptr %p_weight
+  %p_last = getelementptr i64, ptr %w, i64 2
+  %release = load ptr, ptr %p_release
+  %now = call i64 @os_clock(ptr %env)
+  %state = load ptr, ptr %w
+  %held = icmp eq ptr %state, null
+  br i1 %held, label %go, label %wait
+wait:
+  %last = load i64, ptr %p_last
+  %spent = sub i64 %now, %last
+  %late = icmp sgt i64 %spent, POLL
+  br i1 %late, label %ask, label %on
+ask:
+  %p_restore = getelementptr ptr, ptr %p_release, i64 1
+  %restore = load ptr, ptr %p_restore
+  call void %restore(ptr %state)
+  store ptr null, ptr %w
+  %p_signals = getelementptr ptr, ptr %p_release, i64 2
+  %signals = load ptr, ptr %p_signals
+  %result = call i32 %signals()
+  %raised = icmp ne i32 %result, 0
+  br i1 %raised, label %out, label %go
+go:
+  %fresh = call ptr %release()
+  store ptr %fresh, ptr %w
+  store i64 %now, ptr %p_last
+  br label %on
+on:
+  ret i1 false
+out:
+  ret i1 true
+}
+"""
+
+# @run_program: every launch of a plan, in order, alone or on the pool. A launch weighs 64 where it
+# is worth sharing, 16 where it may take about as long as a task, else 1; at 64 it is time to look.
 _RUN: Final = """
 define void @run_program(ptr %plan, ptr %slots) {
 entry:
@@ -180,12 +230,42 @@ entry:
   %most = load i64, ptr %p_most
   %args = alloca i64, i64 %most, align 64
   %timed = icmp ne ptr %times, null
-  POINTERS workers busy env
+  POINTERS workers busy env python
+  %w = alloca [3 x i64], align 16
+  store ptr null, ptr %w
+  %p_weight = getelementptr i64, ptr %w, i64 1
+  store i64 0, ptr %p_weight
+  %p_slots = getelementptr i64, ptr %plan, i64 6
+  %behind = load i64, ptr %p_slots
+  %p_stop = getelementptr i64, ptr %slots, i64 %behind
+  %p_reached = getelementptr i64, ptr %p_stop, i64 1
+  %reached = load i64, ptr %p_reached
+  store i64 0, ptr %p_reached
+  %some = icmp ne i64 %reached, 0
+  %one = zext i1 %some to i64
+  %origin = sub i64 %reached, %one
   br label %next
 next:
-  %i = phi i64 [0, %entry], [%following, %done], [%following, %stamp], [%jumped, %decide]
+  %i = phi i64 [%origin, %entry], [%following, %done], [%following, %stamp], [%jumped, %decide]
   %finished = icmp sge i64 %i, %launches
-  br i1 %finished, label %out, label %launch
+  br i1 %finished, label %out, label %turn
+turn:
+  %stop = load atomic i64, ptr %p_stop monotonic, align 8
+  %stopped = icmp ne i64 %stop, 0
+  br i1 %stopped, label %leave, label %weigh
+weigh:
+  %weight0 = load i64, ptr %p_weight
+  %weight1 = add i64 %weight0, 1
+  store i64 %weight1, ptr %p_weight
+  %due = icmp sgt i64 %weight1, 64
+  br i1 %due, label %look, label %launch
+look:
+  %raised = call i1 @look(ptr %w, ptr %p_env, ptr %p_python)
+  br i1 %raised, label %leave, label %launch
+leave:
+  %reached1 = add i64 %i, 1
+  store i64 %reached1, ptr %p_reached
+  br label %out
 launch:
   %following = add i64 %i, 1
   %at = mul i64 %i, LAUNCH_WORDS
@@ -253,18 +333,34 @@ clock:
   %extent = phi i64 [%extent0, %sizes], [%extent1, %variable]
   %grain = phi i64 [%grain0, %sizes], [%grain1, %variable]
   %copies = phi i64 [%copies0, %sizes], [%copies1, %variable]
+  %lasts = icmp sge i64 %extent, %grain
+  br i1 %lasts, label %long, label %measure
+long:
+  %several = icmp sgt i64 %extent, %grain
+  %useful = icmp sgt i64 %grain, 0
+  %worth = and i1 %several, %useful
+  %heavy = select i1 %worth, i64 64, i64 16
+  %weight2 = load i64, ptr %p_weight
+  %weight3 = add i64 %weight2, %heavy
+  store i64 %weight3, ptr %p_weight
+  %state = load ptr, ptr %w
+  %holds = icmp eq ptr %state, null
+  br i1 %holds, label %free, label %measure
+free:
+  %never = call i1 @look(ptr %w, ptr %p_env, ptr %p_python)
+  store i64 %weight3, ptr %p_weight
+  br label %measure
+measure:
+  %sharable = phi i1 [false, %clock], [%worth, %long], [%worth, %free]
   br i1 %timed, label %start, label %choose
 start:
   %begun = call i64 @os_clock(ptr %p_env)
   br label %choose
 choose:
-  %t0 = phi i64 [0, %clock], [%begun, %start]
+  %t0 = phi i64 [0, %measure], [%begun, %start]
   %workers = load atomic i64, ptr %p_workers monotonic, align 8
   %helped = icmp sgt i64 %workers, 0
-  %several = icmp sgt i64 %extent, %grain
-  %useful = icmp sgt i64 %grain, 0
-  %both = and i1 %helped, %several
-  %shared = and i1 %both, %useful
+  %shared = and i1 %helped, %sharable
   br i1 %shared, label %try, label %alone
 try:
   %claim = cmpxchg ptr %p_busy, i64 0, i64 1 acquire monotonic, align 8
@@ -276,20 +372,8 @@ share:
   %grains = add i64 %grains1, 1
   %people = add i64 %workers, 1
   %cap = shl i64 %people, 5
-  %over = icmp sgt i64 %grains, %cap
-  br i1 %over, label %coarser, label %split
-coarser:
-  %per0 = sub i64 %grains, 1
-  %per1 = sdiv i64 %per0, %cap
-  %per = add i64 %per1, 1
-  %wide = mul i64 %per, %grain
-  %tasks0 = sdiv i64 %grains0, %wide
-  %tasks1 = add i64 %tasks0, 1
-  br label %split
-split:
-  %chunk = phi i64 [%grain, %share], [%wide, %coarser]
-  %tasks = phi i64 [%grains, %share], [%tasks1, %coarser]
-  call void @parallel(ptr %s, ptr %fn, ptr %args, i64 %extent, i64 %chunk, i64 %tasks,
+  %tasks = call i64 @llvm.smin.i64(i64 %grains, i64 %cap)
+  call void @parallel(ptr %s, ptr %fn, ptr %args, i64 %extent, i64 %people, i64 %tasks,
                       i64 %count, i64 %scratch, i64 %copies)
   store atomic i64 0, ptr %p_busy release, align 8
   br label %done
@@ -311,8 +395,20 @@ stamp:
   store i64 %runs, ptr %p_runs
   br label %next
 out:
+  %free_state = load ptr, ptr %w
+  %locked = icmp eq ptr %free_state, null
+  br i1 %locked, label %end, label %lock
+lock:
+  %p_restore = getelementptr ptr, ptr %p_python, i64 1
+  %restore = load ptr, ptr %p_restore
+  call void %restore(ptr %free_state)
+  br label %end
+end:
   ret void
 }
 """
 
-PROGRAM_IR: Final = _BYTES + _CONTROL + _RUN.replace("LAUNCH_WORDS", str(LAUNCH_WORDS))
+PROGRAM_IR: Final = (
+    _BYTES + _CONTROL + _LOOK.replace("POLL", str(int(POLL * 1e9 / os_host.CLOCK_NANOSECONDS)))
+    + _RUN.replace("LAUNCH_WORDS", str(LAUNCH_WORDS))
+)  # fmt: skip

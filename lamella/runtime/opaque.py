@@ -3,8 +3,7 @@
 Input: the call node (its inputs are placeholders with shapes) and the program's size symbols.
 Output: the address of a native function that a launch may name: its arguments are the addresses of
 the inputs, then of the results, then the values of the symbols. An exception cannot pass through
-native code: :class:`Watch` keeps it, later calls of the program do not run, their results become
-zeros, and it is raised when the program has ended.
+native code: :class:`Watch` keeps it, the program ends before its next launch, and it is raised.
 """
 from __future__ import annotations
 
@@ -21,6 +20,7 @@ from lamella.errors import ShapeError
 from lamella.ir.dim import bind
 from lamella.ir.node import Node
 from lamella.ops.calls import Call, Result
+from lamella.runtime.launch import Passage
 
 __all__ = ["OpaqueCall", "Watch"]
 
@@ -44,8 +44,9 @@ class Watch:
     ``running``, where the number of ``calls`` is not known.
     """
 
-    def __init__(self, calls: int | None) -> None:
+    def __init__(self, calls: int | None, passage: Passage) -> None:
         self._calls = calls
+        self._passage = passage
         self.ended = 0
         self.running = False
         self.failure: BaseException | None = None
@@ -62,11 +63,17 @@ class Watch:
             raise KeyboardInterrupt
 
     def begins(self, number: int | None) -> bool:
-        """Whether a call may run: none did not end before it."""
+        """Whether a call may run: none did not end before it. Else the program ends."""
         if self.failure is not None or self.running or number not in (None, self.ended):
+            self._passage.stop()
             return False
         self.running = True
         return True
+
+    def fail(self, error: BaseException) -> None:
+        """End the program, and raise ``error`` then."""
+        self.failure = error
+        self._passage.stop()
 
 
 class OpaqueCall:
@@ -96,8 +103,6 @@ class OpaqueCall:
         given, made = arrays[: len(self._inputs)], arrays[len(self._inputs) :]
         watch = _thread.watch
         if watch is None or not watch.begins(self._number):
-            for array in made:
-                array[...] = 0
             return
         for array in given:
             array.flags.writeable = False
@@ -105,10 +110,8 @@ class OpaqueCall:
             _fill(made, self._op.evaluate(self._node, given), self._op.name)
             watch.ended += 1
             watch.running = False
-        except BaseException as error:  # raised again by the watch
-            watch.failure = error
-            for array in made:
-                array[...] = 0
+        except BaseException as error:
+            watch.fail(error)
 
 
 def _fill(made: Sequence[npt.NDArray[Any]], found: Sequence[Any], name: str) -> None:
@@ -131,4 +134,4 @@ def _view(word: int, kind: Result, sizes: dict[str, int]) -> npt.NDArray[Any]:
     nbytes = math.prod(shape) * dtype.itemsize
     if not nbytes:
         return np.empty(shape, dtype)
-    return np.ndarray(shape, dtype, (ctypes.c_char * nbytes).from_address(word))
+    return np.ndarray(shape, dtype, memoryview((ctypes.c_char * nbytes).from_address(word)))

@@ -4,7 +4,7 @@ The same interface as os_macos and os_windows; ``os_host`` picks one. ``NATIVE_I
 generated code, ``@os_wait(ptr %env, ptr %word, i32 %seen)`` (sleep while the word still reads
 ``seen``; may return early), ``@os_wake(ptr %env, ptr %word, i32 %count)`` (wake up to count
 sleepers) and ``i64 @os_clock(ptr %env)`` in units of ``CLOCK_NANOSECONDS``. ``native_addresses()``
-fills ``env``.
+fills ``env``; the fourth, ``int f()``, lets another thread have the core.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ define internal i64 @os_clock(ptr %env) noinline {{
 """
 
 
-def native_addresses() -> tuple[int, int, int]:
-    """The C functions that ``NATIVE_IR`` calls: syscall, clock_gettime, none."""
-    return address_of("syscall"), address_of("clock_gettime"), 0
+def native_addresses() -> tuple[int, int, int, int]:
+    """The C functions that ``NATIVE_IR`` calls: syscall, clock_gettime, none; and yield."""
+    return address_of("syscall"), address_of("clock_gettime"), 0, address_of("sched_yield")
 
 
 _madvise = LIBC.madvise

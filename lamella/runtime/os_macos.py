@@ -46,12 +46,13 @@ define internal i64 @os_clock(ptr %env) noinline {
 """
 
 
-def native_addresses() -> tuple[int, int, int]:
-    """The C functions that ``NATIVE_IR`` calls: ulock wait, ulock wake, the clock."""
+def native_addresses() -> tuple[int, int, int, int]:
+    """The C functions that ``NATIVE_IR`` calls: ulock wait, ulock wake, the clock; and yield."""
     return (
         address_of("__ulock_wait"),
         address_of("__ulock_wake"),
         address_of("clock_gettime_nsec_np"),
+        address_of("sched_yield"),
     )
 
 

@@ -56,11 +56,13 @@ define internal i64 @os_clock(ptr %env) noinline {
 """
 
 
-def native_addresses() -> tuple[int, int, int]:
-    """The system functions that ``NATIVE_IR`` calls: wait, wake, the clock."""
-    names = ("WaitOnAddress", "WakeByAddressAll", "QueryPerformanceCounter")
-    a, b, c = (ctypes.cast(getattr(_KERNEL, name), ctypes.c_void_p).value or 0 for name in names)
-    return a, b, c
+def native_addresses() -> tuple[int, int, int, int]:
+    """The system functions that ``NATIVE_IR`` calls: wait, wake, the clock; and yield."""
+    names = ("WaitOnAddress", "WakeByAddressAll", "QueryPerformanceCounter", "SwitchToThread")
+    a, b, c, d = (
+        ctypes.cast(getattr(_KERNEL, name), ctypes.c_void_p).value or 0 for name in names
+    )
+    return a, b, c, d
 
 
 def map_pages(nbytes: int) -> int:

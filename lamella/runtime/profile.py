@@ -10,6 +10,7 @@ import html
 import json
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -178,7 +179,7 @@ class profile:  # noqa: N801 - used as a function is
         return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})
 
     def _event(
-        self, name: str, start: float, seconds: float, thread: int, details: dict[str, object]
+        self, name: str, start: float, seconds: float, thread: int, details: Mapping[str, object]
     ) -> dict[str, object]:
         return {
             "name": name, "ph": "X", "ts": (start - self._start) * 1e6, "dur": seconds * 1e6,

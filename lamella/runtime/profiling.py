@@ -17,7 +17,7 @@ from lamella.compiler.blueprint import Blueprint, Control, Step
 from lamella.ir.dim import Size, bind
 
 if TYPE_CHECKING:
-    from lamella.runtime.launch import Plan
+    from lamella.runtime.launch import Passage, Plan
 
 __all__ = ["Compilation", "Record", "Run", "active"]
 
@@ -62,7 +62,7 @@ class Record:
 
     def run(
         self, plan: Plan, blueprint: Blueprint, words: Sequence[int], symbols: Sequence[int],
-        begun: list[bool] | None,
+        passage: Passage | None,
     ) -> None:  # fmt: skip
         """Run ``plan`` and note the time of each launch."""
         sizes = dict(zip(blueprint.symbols, symbols, strict=True))
@@ -70,7 +70,7 @@ class Record:
             plan.record_times()
             start = time.perf_counter()
             try:
-                plan.run(words, begun)
+                plan.run(words, passage)
             finally:
                 times, counts = plan.times(), plan.counts()
                 plan.record_times(False)

@@ -21,13 +21,25 @@ from lamella.config import config
 from lamella.errors import OptionError
 from lamella.runtime import os_host
 from lamella.runtime.native import native
-from lamella.runtime.native_ir import POOL_ENV, POOL_SPIN, POOL_STOP, POOL_WORDS, POOL_WORKERS
+from lamella.runtime.native_ir import (
+    POOL_ENV,
+    POOL_PYTHON,
+    POOL_SPIN,
+    POOL_STOP,
+    POOL_WORDS,
+    POOL_WORKERS,
+)  # fmt: skip
 
-__all__ = ["POOL", "num_threads", "set_num_threads", "start_pool", "stop_pool"]
+__all__ = [
+    "POOL", "num_threads", "set_num_threads", "start_pool", "stop_pool", "usable_cpus",
+]  # fmt: skip
 
 _memory: Final = (ctypes.c_int64 * (POOL_WORDS + 16))()
 POOL: Final[int] = (ctypes.addressof(_memory) + 127) & -128
 _words: Final = (ctypes.c_int64 * POOL_WORDS).from_address(POOL)
+
+
+_PYTHON: Final = ("PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSignals")
 
 
 class _Pool:
@@ -53,8 +65,11 @@ def num_threads() -> int:
     >>> num_threads() >= 1
     True
     """
-    if config.threads:
-        return config.threads
+    return config.threads or usable_cpus()
+
+
+def usable_cpus() -> int:
+    """Every CPU this process may use: its affinity, at most its control group's quota."""
     quota = os_host.cpu_quota()
     usable = os_host.cpu_count()
     return max(1, usable if quota is None else min(usable, math.ceil(quota)))
@@ -88,6 +103,9 @@ def start_pool() -> None:
         _words[POOL_SPIN] = _spin_count(config.spin) if wanted else 0
         for i, address in enumerate(os_host.native_addresses()):
             _words[POOL_ENV + i] = address
+        for i, name in enumerate(_PYTHON):
+            function = getattr(ctypes.pythonapi, name)
+            _words[POOL_PYTHON + i] = ctypes.cast(function, ctypes.c_void_p).value or 0
         if wanted and len(pool.workers) != wanted:  # for one thread they may as well stay asleep
             _stop_workers()
             _words[POOL_STOP] = 0

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from lamella import ops, tree
 from lamella.dtypes import int64
 from lamella.errors import ShapeError
-from lamella.sparse.pattern import Pattern, index_node
-from lamella.sparse.rows import summed, wide
-from lamella.tensor.core import TensorCore, node_of, wrap
-from lamella.tensor.operands import TensorLike, as_node, pair
+from lamella.sparse.coordinates import COO
+from lamella.sparse.pattern import Pattern, index_node, matrix_shape, tensor_of
+from lamella.sparse.rows import CSR, require_dense, summed, wide
+from lamella.tensor.core import node_of, wrap
+from lamella.tensor.operands import TensorLike, pair
 
 if TYPE_CHECKING:
     from lamella.tensor.tensor import Tensor
@@ -38,12 +41,11 @@ class BSR:
     def __init__(
         self, data: TensorLike, indices: TensorLike, indptr: TensorLike, shape: tuple[int, int]
     ) -> None:
-        self.data: Tensor = (  # type: ignore[assignment]
-            data if isinstance(data, TensorCore) else wrap(as_node(data))
-        )
+        self.data = tensor_of(data)
         if self.data.ndim != 3 or 0 in self.data.shape[1:]:
             raise ShapeError(f"[sparse] blocks of shape {self.data.shape}; give (blocks, m, n)")
         _, height, width = self.data.shape
+        shape = matrix_shape(shape)
         if shape[0] % height or shape[1] % width:
             raise ShapeError(
                 f"[sparse] a matrix {shape} of blocks {(height, width)}; sizes must be multiples"
@@ -62,7 +64,47 @@ class BSR:
         blocks, *block = self.data.shape
         return f"BSR(shape={self.shape}, blocks={blocks} of {tuple(block)})"
 
+    @property
+    def dtype(self) -> Any:
+        """The element type of the blocks."""
+        return self.data.dtype
+
+    @property
+    def nnz(self) -> int:
+        """How many entries the blocks have."""
+        blocks, height, width = self.data.shape
+        return int(blocks * height * width)
+
+    @property
+    def T(self) -> BSR:  # noqa: N802
+        """The transposed matrix."""
+        other = self.pattern.other
+        blocks = ops.gather(node_of(self.data), node_of(self.pattern.order), 0, checked=False)
+        return self.tree_unflatten(
+            (other, self.shape[::-1]), (wrap(ops.permute(blocks, (0, 2, 1))),)
+        )
+
+    def to_csr(self) -> CSR:
+        """By compressed rows, with every element of the blocks.
+
+        Raises:
+            OptionError: in a transformed function, if the pattern is its argument.
+        """
+        starts, places = self.pattern.known
+        count, height, width = self.data.shape
+        rows = np.repeat(np.arange(self.pattern.shape[0]), np.diff(starts))
+        at = np.arange(height * width)
+        down = rows[:, None] * height + at // width
+        across = places[:, None] * width + at % width
+        data = ops.reshape(node_of(self.data), (count * height * width,))
+        return COO(wrap(data), np.stack([down.ravel(), across.ravel()]), self.shape).to_csr()
+
+    def __getitem__(self, index: Any) -> Any:
+        """Rows and columns, as of a :class:`CSR`."""
+        return self.to_csr()[index]
+
     def __matmul__(self, dense: TensorLike) -> Tensor:
+        require_dense(dense)
         blocks, right = pair("sparse matmul", self.data, dense)
         vector = right.ndim == 1
         if right.ndim not in (1, 2) or right.shape[0] != self.shape[1]:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from lamella import ops, tree
-from lamella.dtypes import int64
-from lamella.errors import LamellaIndexError, ShapeError
+from lamella.dtypes import int64, promote
+from lamella.errors import LamellaIndexError, OptionError, ShapeError
 from lamella.ir.node import Node
-from lamella.sparse.pattern import index_node
-from lamella.sparse.rows import CSR
-from lamella.tensor.core import TensorCore, node_of, value_of, wrap
+from lamella.ops.families import broadcast_shapes
+from lamella.sparse.pattern import index_node, matrix_shape, tensor_of
+from lamella.sparse.rows import CSR, summed
+from lamella.tensor.core import node_of, value_of, wrap
 from lamella.tensor.operands import TensorLike, as_node
 from lamella.tensor.pending import placeholder_in
 from lamella.tensor.searching import argsort, searchsorted
+from lamella.transforms.callback import check
 
 if TYPE_CHECKING:
     from lamella.tensor.tensor import Tensor
@@ -40,17 +45,21 @@ class COO:
     def __init__(
         self, data: TensorLike, indices: TensorLike, shape: tuple[int, int]
     ) -> None:
-        self.data: Tensor = (  # type: ignore[assignment]
-            data if isinstance(data, TensorCore) else wrap(as_node(data))
-        )
+        self.data = tensor_of(data)
+        self.size = matrix_shape(shape)
         self.indices: Tensor = wrap(index_node("indices", indices, 2))
-        self.size = shape
         count = self.indices.shape[1]
         if self.indices.shape[0] != 2 or self.data.ndim < 1 or self.data.shape[-1] != count:
             raise ShapeError(
                 f"[sparse] data {self.data.shape} and indices {self.indices.shape}; they are "
                 "(..., entries) and (2, entries)"
             )
+        _check_places(self.indices, self.size)
+
+    @property
+    def dtype(self) -> Any:
+        """The element type of the data."""
+        return self.data.dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -68,13 +77,6 @@ class COO:
     def to_csr(self) -> CSR:
         """By compressed rows; entries of a row stay in order."""
         rows, columns = (_row(self.indices, i) for i in (0, 1))
-        if not placeholder_in(rows):
-            known = value_of(wrap(rows))
-            if known.size and not (known.min() >= 0 and known.max() < self.size[0]):
-                raise LamellaIndexError(
-                    f"[sparse] rows from {known.min()} to {known.max()} in a matrix of "
-                    f"{self.size[0]}; they count from 0"
-                )
         order = node_of(argsort(wrap(rows), stable=True))
         ends = wrap(ops.iota((self.size[0] + 1,), 0, int64))
         offsets = searchsorted(wrap(ops.gather(rows, order, 0, checked=False)), ends)
@@ -83,6 +85,27 @@ class COO:
         first = ops.permute(data, (data.ndim - 1, *range(data.ndim - 1)))
         moved = ops.gather(first, order, 0, checked=False)
         return CSR(wrap(ops.permute(moved, (*range(1, data.ndim), 0))), places, offsets, self.size)
+
+    def coalesce(self) -> COO:
+        """The same matrix with one entry a place, sorted by rows, then columns: entries at one
+        place are added. Places whose entries add up to 0 stay.
+
+        Raises:
+            OptionError: in a transformed function, if the indices are its arguments.
+
+        >>> a = COO([1.0, 2.0, 3.0], [[1, 0, 1], [0, 1, 0]], (2, 2)).coalesce()
+        >>> a.data.tolist(), a.indices.tolist()
+        ([2.0, 4.0], [[0, 1], [1, 0]])
+        """
+        if placeholder_in(node_of(self.indices)):
+            raise OptionError(
+                "[coalesce] the indices are arguments of a function being transformed, so how "
+                "many places there are is not known; coalesce outside, or use to_csr()"
+            )
+        rows, columns = np.asarray(value_of(self.indices))
+        places, which = np.unique(rows * max(self.size[1], 1) + columns, return_inverse=True)
+        data = summed(node_of(self.data), as_node(which.astype(np.int64)), len(places))
+        return COO(wrap(data), np.stack(np.divmod(places, max(self.size[1], 1))), self.size)
 
     def to_dense(self) -> Tensor:
         """The matrix with its zeros."""
@@ -95,6 +118,10 @@ class COO:
             [ops.reshape(_row(self.indices, i), (1, self.nnz)) for i in (1, 0)], 0
         )
         return COO(self.data, wrap(flipped), self.size[::-1])
+
+    def __getitem__(self, index: Any) -> Any:
+        """Rows and columns, as of a :class:`CSR`."""
+        return self.to_csr()[index]
 
     def __matmul__(self, dense: TensorLike) -> Tensor:
         return self.to_csr() @ dense
@@ -113,7 +140,12 @@ class COO:
             ], 0)
             for matrix in matrices
         ]  # fmt: skip
-        values = ops.concatenate(data, data[0].ndim - 1)
+        kind = functools.reduce(promote, (node.dtype for node in data))
+        lead = functools.reduce(
+            lambda a, b: broadcast_shapes("sparse add", a, b), (n.shape[:-1] for n in data)
+        )
+        data = [ops.broadcast_to(ops.cast(n, kind), (*lead, n.shape[-1])) for n in data]
+        values = ops.concatenate(data, len(lead))
         return COO(wrap(values), wrap(ops.concatenate(places, 1)), shapes.pop())
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
@@ -127,6 +159,24 @@ class COO:
         made.data, made.indices = children
         made.size = size
         return made
+
+
+def _check_places(indices: Tensor, size: tuple[int, int]) -> None:
+    """Raise for entries outside the matrix; inside a transformed function, when it runs."""
+    if not indices.shape[1]:
+        return
+    if placeholder_in(node_of(indices)):
+        for i, what in enumerate(("rows", "columns")):
+            numbers = wrap(_row(indices, i))
+            inside = (numbers >= 0) & (numbers < size[i])
+            check(inside.all(), f"[sparse] there are {what} outside a matrix of {size[i]}")
+        return
+    for numbers, most, what in zip(value_of(indices), size, ("rows", "columns"), strict=True):
+        if not (numbers.min() >= 0 and numbers.max() < most):
+            raise LamellaIndexError(
+                f"[sparse] {what} from {numbers.min()} to {numbers.max()} in a matrix of {most}; "
+                "they count from 0"
+            )
 
 
 def _row(indices: Tensor, i: int) -> Node:

@@ -7,25 +7,27 @@ in memory, and a check raises when the program has run.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from lamella import ops
 from lamella.dtypes import int32, int64
-from lamella.errors import DTypeError, LamellaIndexError, ShapeError
+from lamella.errors import DTypeError, LamellaIndexError, OptionError, ShapeError
 from lamella.ir.node import Node
 from lamella.ops.sparse import Pattern as Nodes
 from lamella.tensor.core import node_of, value_of, wrap
 from lamella.tensor.operands import TensorLike, as_node, cast, scalar_node
 from lamella.tensor.pending import current_trace, placeholder_in
 from lamella.tensor.searching import argsort, searchsorted
+from lamella.tensor.tensor import Tensor
 from lamella.transforms.callback import check
 
-if TYPE_CHECKING:
-    from lamella.tensor.tensor import Tensor
+__all__ = ["Pattern", "index_node", "matrix_shape", "tensor_of"]
 
-__all__ = ["Pattern", "index_node"]
+Known = tuple[npt.NDArray[Any], npt.NDArray[Any]]
 
 LARGE = 2**31  # sizes from which indices need 64 bits
 
@@ -44,6 +46,23 @@ def index_node(name: str, x: TensorLike, ndim: int) -> Node:
     return cast(node, int64)
 
 
+def tensor_of(x: TensorLike) -> Tensor:
+    """``x`` as a tensor: the very one that it may be."""
+    return x if isinstance(x, Tensor) else wrap(as_node(x))
+
+
+def matrix_shape(shape: Any) -> tuple[int, int]:
+    """(rows, columns).
+
+    Raises:
+        ShapeError: if it is something else.
+    """
+    found = tuple(shape) if isinstance(shape, Iterable) else ()
+    if len(found) != 2 or not all(isinstance(n, int | np.integer) and n >= 0 for n in found):
+        raise ShapeError(f"[sparse] the shape {shape!r} of a matrix; give (rows, columns)")
+    return int(found[0]), int(found[1])
+
+
 class Pattern:
     """The entries' places in a matrix of ``shape``; ``count`` is how many there are."""
 
@@ -56,7 +75,7 @@ class Pattern:
             )
         self.shape = shape
         self.count = int(columns.shape[0])
-        offsets, columns = _valid(offsets, columns, self.count, width)
+        offsets, columns, self._known = _valid(offsets, columns, self.count, width)
         small = max(rows, width, self.count) < LARGE
         self._kind = int32 if small else int64
         every = ops.iota((self.count,), 0, int64)
@@ -66,6 +85,27 @@ class Pattern:
         self._other: Pattern | None = None
         if current_trace() is None:
             _ = self.other  # made while a function is traced it would belong to that trace
+
+    @property
+    def known(self) -> Known:
+        """Offsets and columns as arrays.
+
+        Raises:
+            OptionError: if they depend on an argument of a function being transformed.
+        """
+        if self._known is None and self._other is not None and self._other._known is not None:
+            starts, columns = self._other._known
+            rows = np.repeat(np.arange(self.shape[1]), np.diff(starts))
+            order = np.argsort(columns, kind="stable")
+            ends = np.searchsorted(columns[order], np.arange(self.shape[0] + 1))
+            self._known = ends, rows[order]
+        if self._known is None:
+            raise OptionError(
+                "[sparse] the pattern of the matrix is an argument of a function being "
+                "transformed, so how many entries this gives is not known; do it outside, or use "
+                "to_dense()"
+            )
+        return self._known
 
     def _near(self, node: Node) -> Tensor:
         return wrap(cast(node, self._kind))
@@ -77,6 +117,7 @@ class Pattern:
             order = argsort(self.columns, stable=True)
             other = object.__new__(Pattern)
             other.shape, other.count, other._kind = self.shape[::-1], self.count, self._kind
+            other._known = None
             columns = ops.gather(node_of(self.columns), node_of(order), 0, checked=False)
             ends = ops.iota((self.shape[1] + 1,), 0, int64)
             offsets = searchsorted(wrap(cast(columns, int64)), wrap(ends)).node
@@ -98,9 +139,11 @@ class Pattern:
         return Nodes(*mine, *theirs, node_of(self.order), node_of(there.order))
 
 
-def _valid(offsets: Node, columns: Node, count: int, width: int) -> tuple[Node, Node]:
+def _valid(
+    offsets: Node, columns: Node, count: int, width: int
+) -> tuple[Node, Node, Known | None]:
     if placeholder_in(offsets) or placeholder_in(columns):
-        return _limited(offsets, columns, count, width)
+        return *_limited(offsets, columns, count, width), None
     starts, places = value_of(wrap(offsets)), value_of(wrap(columns))
     if starts[0] != 0 or starts[-1] != count or (np.diff(starts) < 0).any():
         raise LamellaIndexError(
@@ -112,7 +155,7 @@ def _valid(offsets: Node, columns: Node, count: int, width: int) -> tuple[Node, 
             f"[sparse] columns from {places.min()} to {places.max()} in a matrix of {width}; they "
             "count from 0"
         )
-    return offsets, columns
+    return offsets, columns, (np.array(starts), np.array(places))
 
 
 def _limited(offsets: Node, columns: Node, count: int, width: int) -> tuple[Node, Node]:

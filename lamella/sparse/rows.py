@@ -12,14 +12,16 @@ import numpy as np
 
 from lamella import ops, tree
 from lamella.dtypes import int64
-from lamella.errors import OptionError, ShapeError
+from lamella.errors import DTypeError, OptionError, ShapeError
+from lamella.ir.dim import Size
 from lamella.ir.node import Node
 from lamella.ops.families import broadcast_shapes
-from lamella.sparse.pattern import Pattern, index_node
+from lamella.sparse.pattern import Pattern, index_node, matrix_shape, tensor_of
 from lamella.tensor.core import TensorCore, node_of, value_of, wrap
 from lamella.tensor.operands import TensorLike, as_node, cast, pair
 
 if TYPE_CHECKING:
+    from lamella.sparse.coordinates import COO
     from lamella.tensor.tensor import Tensor
 
 __all__ = ["CSR", "from_dense", "sampled_matmul"]
@@ -52,21 +54,21 @@ class CSR:
         self, data: TensorLike, indices: TensorLike, indptr: TensorLike, shape: tuple[int, int]
     ) -> None:
         columns = index_node("indices", indices, 1)
-        pattern = Pattern(index_node("indptr", indptr, 1), columns, _shape(shape))
-        self._set(data if isinstance(data, TensorCore) else wrap(as_node(data)), pattern)
+        pattern = Pattern(index_node("indptr", indptr, 1), columns, matrix_shape(shape))
+        self._set(tensor_of(data), pattern)
 
-    def _set(self, data: Any, pattern: Pattern) -> None:
+    def _set(self, data: Tensor, pattern: Pattern) -> None:
         if data.ndim < 1 or data.shape[-1] != pattern.count:
             raise ShapeError(
                 f"[sparse] data of shape {data.shape} for {pattern.count} entries; its last axis "
                 "has one value for each"
             )
-        self.data: Tensor = data
+        self.data = data
         self.pattern = pattern
 
     def with_data(self, data: TensorLike) -> CSR:
         """Other values at the same places."""
-        return _csr(data if isinstance(data, TensorCore) else wrap(as_node(data)), self.pattern)
+        return _csr(tensor_of(data), self.pattern)
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
         """The data, and the pattern as it is."""
@@ -130,10 +132,34 @@ class CSR:
         """The transposed matrix."""
         other = self.pattern.other
         order = node_of(self.pattern.order)
-        return _csr(wrap(_entries(node_of(self.data), order)), other)
+        return _csr(wrap(entries(node_of(self.data), order)), other)
+
+    def to_coo(self) -> COO:
+        """By coordinates, in the same order."""
+        from lamella.sparse.coordinates import COO
+
+        places = [ops.reshape(wide(index), (1, self.nnz)) for index in (self.rows, self.indices)]
+        return COO(self.data, wrap(ops.concatenate(places, 0)), self.pattern.shape)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Rows ``a[rows]``, or rows and columns ``a[rows, columns]``: by numbers, slices, lists or
+        arrays of numbers or of bools. Sparse; a single row or column, by a number, has its zeros.
+
+        Raises:
+            LamellaIndexError: for what lies outside, or is no index.
+            OptionError: in a transformed function, if pattern or index are its arguments.
+
+        >>> a = CSR([1.0, 2.0, 3.0], [0, 2, 1], [0, 2, 3], (2, 3))
+        >>> a[1].tolist(), a[:, [2, 0]].to_dense().tolist()
+        ([0.0, 3.0, 0.0], [[2.0, 1.0], [0.0, 0.0]])
+        """
+        from lamella.sparse.selection import select
+
+        return select(self, index)
 
     # -- arithmetic --------------------------------------------------------------------------------
     def __matmul__(self, dense: TensorLike) -> Tensor:
+        require_dense(dense)
         values, right = pair("sparse matmul", self.data, dense)
         vector = right.ndim == 1
         if right.ndim == 0 or right.shape[-1 if vector else -2] != self.pattern.shape[1]:
@@ -146,8 +172,19 @@ class CSR:
         lead = broadcast_shapes("sparse matmul", values.shape[:-1], right.shape[:-2])
         values = ops.broadcast_to(values, (*lead, values.shape[-1]))
         right = ops.broadcast_to(right, (*lead, *right.shape[-2:]))
-        found = ops.sparse_product(values, right, self.pattern.nodes())
+        found = self._product(values, right)
         return wrap(ops.reshape(found, found.shape[:-1]) if vector else found)
+
+    def _product(self, values: Node, right: Node) -> Node:
+        """Complex numbers by their parts: those of the dense matrix are columns side by side."""
+        pattern = self.pattern.nodes()
+        if values.dtype.kind != "c":
+            return ops.sparse_product(values, right, pattern)
+        k = right.shape[-1]
+        both = ops.concatenate([ops.real(right), ops.imag(right)], right.ndim - 1)
+        found = [ops.sparse_product(part(values), both, pattern) for part in (ops.real, ops.imag)]
+        (aa, ab), (ba, bb) = ([_half(f, i, k) for i in (0, 1)] for f in found)
+        return ops.complex(ops.subtract(aa, bb), ops.add(ab, ba))
 
     def __rmatmul__(self, dense: TensorLike) -> Tensor:
         left = as_node(dense)
@@ -184,20 +221,16 @@ class CSR:
     def __neg__(self) -> CSR:
         return self.with_data(-self.data)
 
-    def __add__(self, other: CSR) -> CSR:
-        if not isinstance(other, CSR):
-            raise OptionError(
-                f"[sparse] a sparse matrix and a {type(other).__name__}; add sparse matrices, or "
-                "use to_dense()"
-            )
-        if other.pattern is self.pattern:
-            return self.with_data(self.data + other.data)
+    def __add__(self, other: Any) -> CSR:
+        term = _compressed(other)
+        if term.pattern is self.pattern:
+            return self.with_data(self.data + term.data)
         from lamella.sparse.coordinates import COO
 
-        return COO.concatenated(self, other).to_csr()
+        return COO.concatenated(self, term).to_csr()
 
-    def __sub__(self, other: CSR) -> CSR:
-        return self + (-other)
+    def __sub__(self, other: Any) -> CSR:
+        return self + -_compressed(other)
 
     # -- reductions --------------------------------------------------------------------------------
     def sum(self, axis: int | None = None) -> Tensor:
@@ -212,13 +245,22 @@ class CSR:
         return wrap(summed(data, node_of(index), self.pattern.shape[0 if by_row else 1]))
 
     def softmax(self) -> CSR:
-        """exp(x) divided by its sum, over the entries of each row."""
+        """exp(x) divided by its sum, over the entries of each row.
+
+        Raises:
+            DTypeError: for complex numbers, which have no order.
+        """
+        if self.dtype.kind == "c":
+            raise DTypeError(
+                f"[softmax] {self.dtype.name} numbers have no largest to take off; use their "
+                "modulus, a.with_data(lm.abs(a.data))"
+            )
         data, rows = node_of(self.data), node_of(self.rows)
         count = self.pattern.shape[0]
         high = ops.stop_gradient(_largest(data, rows, count))
-        power = ops.exp(ops.subtract(data, _entries(high, rows)))
+        power = ops.exp(ops.subtract(data, entries(high, rows)))
         total = summed(power, rows, count)
-        return self.with_data(wrap(ops.divide(power, _entries(total, rows))))
+        return self.with_data(wrap(ops.divide(power, entries(total, rows))))
 
 
 def _csr(data: Any, pattern: Pattern) -> CSR:
@@ -227,15 +269,38 @@ def _csr(data: Any, pattern: Pattern) -> CSR:
     return made
 
 
-def _shape(shape: Any) -> tuple[int, int]:
-    found = tuple(shape)
-    if len(found) != 2 or not all(isinstance(n, int) and n >= 0 for n in found):
-        raise ShapeError(f"[sparse] the shape {shape!r} of a matrix; give (rows, columns)")
-    return found
-
-
 def wide(x: Tensor) -> Node:
     return cast(node_of(x), int64)
+
+
+def _compressed(matrix: Any) -> CSR:
+    """A term of a sum by rows."""
+    if isinstance(matrix, CSR):
+        return matrix
+    if not hasattr(matrix, "to_csr"):
+        raise OptionError(
+            f"[sparse] a sparse matrix and a {type(matrix).__name__}; add sparse matrices, or "
+            "use to_dense()"
+        )
+    made: CSR = matrix.to_csr()
+    return made
+
+
+def _half(x: Node, number: int, columns: Size) -> Node:
+    """The first or the last ``columns`` of twice as many."""
+    shape = (*x.shape[:-1], columns)
+    halves = ops.reshape(x, (*x.shape[:-1], 2, columns))
+    start = (*[0] * (x.ndim - 1), number, 0)
+    return ops.reshape(ops.slice(halves, start, (*x.shape[:-1], 1, columns)), shape)
+
+
+def require_dense(x: object) -> None:
+    """Raise if the right factor of a product is sparse too."""
+    if hasattr(x, "to_dense"):
+        raise OptionError(
+            f"[sparse matmul] the product with a {type(x).__name__} would be sparse, which is not "
+            "there; use to_dense() of one of them"
+        )
 
 
 def _swapped(x: Node) -> Node:
@@ -252,7 +317,7 @@ def _last(x: Node) -> Node:
     return ops.permute(x, (*range(1, x.ndim), 0))
 
 
-def _entries(x: Node, index: Node) -> Node:
+def entries(x: Node, index: Node) -> Node:
     """The last axis at ``index``."""
     return _last(ops.gather(_first(x), index, 0, checked=False))
 

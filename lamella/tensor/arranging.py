@@ -14,6 +14,7 @@ import numpy as np
 from lamella import ops
 from lamella.dtypes import int64
 from lamella.errors import OptionError, ShapeError
+from lamella.ir.dim import product
 from lamella.ir.node import Node
 from lamella.tensor.axes import axis_of, shape_of
 from lamella.tensor.comparison import where
@@ -203,7 +204,7 @@ def resize(x: TensorLike, new_shape: int | Sequence[int]) -> Tensor:
     [[1, 2], [3, 1]]
     """
     node, shape = as_node(x), shape_of("resize", new_shape)
-    total = int(np.prod(shape, dtype=np.int64))
+    total = int(product(shape))
     if node.size == 0 or total == 0:
         return wrap(ops.full(0, shape, node.dtype))
     times = -(-total // int(node.size))
@@ -267,8 +268,8 @@ def insert(x: TensorLike, obj: Any, values: TensorLike, axis: int | None = None)
         places = np.repeat(places, int(new.shape[place]))
     new = ops.broadcast_to(new, (*node.shape[:place], places.size, *node.shape[place + 1 :]))
     joined = ops.concatenate([node, new], place)
-    order = np.argsort(np.concatenate([np.arange(size) + 0.5, places]), kind="stable")
-    return wrap(take_node(joined, node_from_array(order.astype(np.int64)), place))
+    moved = np.argsort(np.concatenate([np.arange(size) + 0.5, places]), kind="stable")
+    return wrap(take_node(joined, node_from_array(moved.astype(np.int64)), place))
 
 
 def trim_zeros(x: TensorLike, trim: str = "fb") -> Tensor:

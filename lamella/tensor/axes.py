@@ -13,8 +13,9 @@ from typing import cast
 from lamella.errors import AxisError, DTypeError, ShapeError
 from lamella.ir.dim import Dim, Shape, Size
 from lamella.tensor.core import TensorCore
+from lamella.tensor.pending import current_trace
 
-__all__ = ["Axes", "axis_of", "axes_of", "kept", "shape_of"]
+__all__ = ["Axes", "axis_of", "axes_of", "kept", "require_elements", "shape_of"]
 
 Axes = int | Sequence[int] | None
 
@@ -83,6 +84,24 @@ def _size_of(name: str, size: object, allow: int) -> Size:
     if found < allow:
         raise ShapeError(f"[{name}] size {found} is negative; sizes are 0 or more")
     return found
+
+
+def require_elements(name: str, shape: Shape, axes: Sequence[int], wanted: str) -> None:
+    """Raise if ``axes`` of ``shape`` hold no elements, so that there is no ``wanted``: here, or
+    where their sizes are known only then, when a compiled function runs.
+
+    Raises:
+        ShapeError: here, for a size of 0.
+    """
+    sizes = [shape[axis] for axis in axes]
+    if 0 in sizes:
+        raise ShapeError(
+            f"[{name}] shape {shape} over axes {tuple(axes)} has no elements, and so no {wanted}; "
+            "use axes that are not empty"
+        )
+    trace = current_trace()
+    if trace is not None and any(isinstance(size, Dim) for size in sizes):
+        trace.expect(shape, lambda found: require_elements(name, found, axes, wanted))
 
 
 def shape_of(name: str, *shape: object, allow: int = 0) -> Shape:

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import builtins
 import math
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, overload
 
 from lamella import ops
-from lamella.dtypes import as_dtype, bool_, finfo
+from lamella.dtypes import as_dtype, bool_, finfo, int64
 from lamella.errors import DTypeError, OptionError
+from lamella.graph import names as naming
 from lamella.ir.node import Node
-from lamella.tensor.core import check_device, wrap
+from lamella.ops.base import Primitive
+from lamella.tensor.core import TensorCore, check_device, wrap
+from lamella.tensor.deferring import deferring
 from lamella.tensor.keywords import with_synonyms
 from lamella.tensor.operands import (
+    Builder,
     TensorLike,
     as_float,
     as_node,
@@ -28,6 +32,7 @@ from lamella.tensor.operands import (
     primitive,
     scalar_node,
 )  # fmt: skip
+from lamella.tensor.pending import traces
 
 if TYPE_CHECKING:
     from lamella.tensor.tensor import Tensor
@@ -44,6 +49,9 @@ _EQUAL: Final = primitive("equal")
 _NOT_EQUAL: Final = primitive("not_equal")
 _LESS: Final = primitive("less")
 _LESS_EQUAL: Final = primitive("less_equal")
+_AND: Final = primitive("bitwise_and")
+_OR: Final = primitive("bitwise_or")
+_XOR: Final = primitive("bitwise_xor")
 
 
 # -- comparison ------------------------------------------------------------------------------------
@@ -190,13 +198,24 @@ def _whole(name: str, x: TensorLike, y: TensorLike) -> tuple[Node, Node]:
     return a, b
 
 
+def _bits(op: Primitive, builder: Builder, x: TensorLike, y: TensorLike) -> Tensor:
+    """Record an operation on bits; the fast path is equal shapes and types."""
+    if not (traces or naming.state.active) and isinstance(x, TensorCore):
+        a = x.node
+        if isinstance(y, TensorCore) and not a.dtype.inexact:
+            b = y.node
+            if a.dtype is b.dtype and a.shape == b.shape:
+                return wrap(Node(op, (a, b), a.shape, a.dtype))
+    return wrap(builder(*_whole(op.name, x, y)))
+
+
 def bitwise_and(x: TensorLike, y: TensorLike) -> Tensor:
     """``x & y`` of integers or bools.
 
     >>> bitwise_and([6, 5], 3).tolist()
     [2, 1]
     """
-    return wrap(ops.bitwise_and(*_whole("bitwise_and", x, y)))
+    return _bits(_AND, ops.bitwise_and, x, y)
 
 
 def bitwise_or(x: TensorLike, y: TensorLike) -> Tensor:
@@ -205,7 +224,7 @@ def bitwise_or(x: TensorLike, y: TensorLike) -> Tensor:
     >>> bitwise_or([6, 5], 3).tolist()
     [7, 7]
     """
-    return wrap(ops.bitwise_or(*_whole("bitwise_or", x, y)))
+    return _bits(_OR, ops.bitwise_or, x, y)
 
 
 def bitwise_xor(x: TensorLike, y: TensorLike) -> Tensor:
@@ -214,7 +233,7 @@ def bitwise_xor(x: TensorLike, y: TensorLike) -> Tensor:
     >>> bitwise_xor([6, 5], 3).tolist()
     [5, 6]
     """
-    return wrap(ops.bitwise_xor(*_whole("bitwise_xor", x, y)))
+    return _bits(_XOR, ops.bitwise_xor, x, y)
 
 
 def bitwise_invert(x: TensorLike) -> Tensor:
@@ -278,16 +297,36 @@ def trunc(x: TensorLike) -> Tensor:
     return wrap(ops.trunc(node) if node.dtype.inexact else node)
 
 
+def _rounded_whole(node: Node, zeros: int) -> Node:
+    """Integers to the nearest multiple of ``10**zeros``, halves to an even multiple."""
+    if zeros <= 0 or node.dtype.kind == "b":
+        return node
+    step = 10**zeros
+    if step > 2**63 - 1:
+        return ops.full(0, node.shape, node.dtype)
+    wide = cast(node, node.dtype if node.dtype.bits == 64 else int64)
+    size, one = ops.constant(step, wide.dtype), ops.constant(1, wide.dtype)
+    below = ops.floor_divide(wide, size)
+    rest = ops.subtract(wide, ops.multiply(below, size))
+    half = ops.constant(step // 2, wide.dtype)
+    odd = ops.equal(ops.bitwise_and(below, one), one)
+    up = ops.bitwise_or(ops.less(half, rest), ops.bitwise_and(ops.equal(rest, half), odd))
+    return cast(ops.multiply(ops.add(below, cast(up, wide.dtype)), size), node.dtype)
+
+
+@deferring
 def round(x: TensorLike, decimals: int = 0) -> Tensor:
     """The nearest number of ``decimals`` places; halves go to the even one. Of complex numbers
-    both parts are rounded.
+    both parts are rounded, integers to tens, hundreds, … by negative ``decimals``.
 
     >>> round([0.5, 1.5, 2.7]).tolist()
     [0.0, 2.0, 3.0]
+    >>> round([15, 25, -14], -1).tolist()
+    [20, 20, -10]
     """
     node = as_node(x)
     if not node.dtype.inexact:
-        return wrap(node)
+        return wrap(_rounded_whole(node, -decimals))
     if node.dtype.kind == "c":
         parts = (round(wrap(part(node)), decimals) for part in (ops.real, ops.imag))
         return wrap(ops.complex(*map(as_node, parts)))
@@ -332,10 +371,15 @@ def bitcast(x: TensorLike, dtype: object) -> Tensor:
 
 
 # -- choice ----------------------------------------------------------------------------------------
+@overload
+def where(condition: TensorLike, x: None = None, y: None = None) -> tuple[Tensor, ...]: ...
+@overload
+def where(condition: TensorLike, x: TensorLike, y: TensorLike) -> Tensor: ...
+@deferring
 @with_synonyms
 def where(
     condition: TensorLike, x: TensorLike | None = None, y: TensorLike | None = None
-) -> Tensor:
+) -> Tensor | tuple[Tensor, ...]:
     """``x`` where ``condition`` holds, else ``y``; with one argument, ``nonzero(condition)``.
 
     The cotangent of the branch that is not taken is exactly 0, even where that branch is nan.
@@ -346,13 +390,14 @@ def where(
     if x is None and y is None:
         from lamella.tensor.searching import nonzero
 
-        return nonzero(condition)  # type: ignore[return-value]
+        return nonzero(condition)
     if x is None or y is None:
         raise OptionError("[where] x and y come together; give both, or neither for the indices")
     a, b = fitted("where", x, y)
     return wrap(ops.where(_truth(condition), a, b))
 
 
+@deferring
 def nan_to_num(
     x: TensorLike, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
@@ -378,6 +423,7 @@ def nan_to_num(
     return wrap(node)
 
 
+@deferring
 def isclose(
     x: TensorLike, y: TensorLike, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Tensor:

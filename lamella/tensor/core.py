@@ -23,6 +23,7 @@ from lamella.graph import names as naming
 from lamella.ir.dim import Shape
 from lamella.ir.node import Node, gradient_mode
 from lamella.ops.leaf import DATA, Mark
+from lamella.runtime.buffer import Buffer
 from lamella.tensor import pending
 from lamella.tensor.pending import note, noted, traces
 
@@ -202,7 +203,9 @@ def value_of(tensor: TensorCore, looked_at: str = "value") -> Array:
 def array_of(node: Node) -> Array:
     """The value of a computed node as a read-only array."""
     value: Any = node.value
-    if isinstance(value, bool | int | float):
+    if type(value) is Buffer:
+        return value.numpy(node.shape, node.dtype.numpy)
+    if isinstance(value, (bool, int, float)):
         array = np.asarray(value, dtype=node.dtype.numpy)
     elif isinstance(value, np.ndarray):
         array = value.view()

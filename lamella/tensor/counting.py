@@ -18,8 +18,17 @@ from lamella.ir.dim import product
 from lamella.ir.node import Node
 from lamella.tensor.axes import Axes, axes_of, kept
 from lamella.tensor.core import wrap
+from lamella.tensor.deferring import deferring
 from lamella.tensor.keywords import with_synonyms
-from lamella.tensor.operands import TensorLike, as_float, as_node, cast, pair, scalar_node
+from lamella.tensor.operands import (
+    TensorLike,
+    as_float,
+    as_node,
+    cast,
+    count_node,
+    pair,
+    scalar_node,
+)
 from lamella.tensor.reduction import max as max_of
 from lamella.tensor.reduction import mean, sum_dtype
 from lamella.tensor.reduction import min as min_of
@@ -38,6 +47,7 @@ Range = tuple[float, float] | None
 
 
 # -- bins ------------------------------------------------------------------------------------------
+@deferring
 def bincount(
     x: TensorLike,
     weights: TensorLike | None = None,
@@ -88,6 +98,7 @@ def _tally(place: Node, weights: Node, length: int) -> Node:
     return ops.slice(found, (0,), (length,))
 
 
+@deferring
 def digitize(x: TensorLike, bins: TensorLike, right: bool = False) -> Tensor:
     """The number of the bin each element falls into: ``bins[i - 1] <= x < bins[i]`` gives ``i``.
 
@@ -114,11 +125,11 @@ def _edges(values: Node, bins: Bins, limits: Range) -> Node:
         given = host(wrap(values), "histogram", "bins=<number>")
         return as_node(np.histogram_bin_edges(given, bins, limits), values.dtype)
     if not isinstance(bins, int | np.integer):
-        listed = np.asarray(bins, np.float64) if isinstance(bins, Sequence) else bins
-        edges = as_node(listed, values.dtype)
+        listed = np.asarray(bins, np.float64) if isinstance(bins, Sequence) else None
+        edges = as_node(bins if listed is None else listed, values.dtype)
         if edges.ndim != 1 or edges.shape[0] == 0:
             raise ShapeError(f"[histogram] edges of shape {edges.shape}; give a vector of them")
-        if isinstance(bins, Sequence) and not (np.diff(listed) >= 0).all():
+        if listed is not None and (listed[1:] < listed[:-1]).any():
             raise OptionError("[histogram] edges are not in ascending order; sort them")
         return edges
     if bins < 1:
@@ -150,10 +161,11 @@ def _spaced(low: Node, high: Node, bins: int) -> Node:
 def _bin(values: Node, edges: Node) -> Node:
     """The bin of each value, counted from 0; what lies outside is in none (-1 or past the last)."""
     found = as_node(searchsorted(wrap(edges), wrap(values), side="right"))
-    last = ops.slice(edges, (edges.shape[0] - 1,), (1,))
+    bins = int(edges.shape[0]) - 1
+    last = ops.slice(edges, (bins,), (1,))
     at_end = ops.equal(values, ops.broadcast_to(last, values.shape))  # the last bin is closed
     one = ops.constant(1, int64)
-    found = ops.where(at_end, ops.constant(edges.shape[0] - 1, int64), found)
+    found = ops.where(at_end, ops.constant(bins, int64), found)
     return ops.subtract(found, one)
 
 
@@ -172,6 +184,7 @@ def as_result(node: Node, x: TensorLike) -> Node:
     return node if as_node(x).dtype.kind == "f" else cast(node, as_float(as_node(x)).dtype)
 
 
+@deferring
 def histogram(
     x: TensorLike,
     bins: Bins = 10,
@@ -314,6 +327,7 @@ def ptp(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     return wrap(ops.subtract(as_node(high), as_node(low)))
 
 
+@deferring
 @with_synonyms
 def average(
     x: TensorLike,
@@ -341,8 +355,8 @@ def average(
     axes = axes_of("average", axis, values.shape)
     if weights is None:
         found = mean(wrap(values), axis=axis, keepdims=keepdims)
-        count = values.size // found.size if found.size else 0
-        return (found, wrap(ops.full(count, found.shape, values.dtype))) if returned else found
+        count = count_node([values.shape[a] for a in axes], values.dtype)
+        return (found, wrap(ops.broadcast_to(count, found.shape))) if returned else found
     values, weight = pair("average", wrap(values), weights)
     if weight.shape != values.shape:
         if weight.ndim != 1 or len(axes) != 1 or weight.shape[0] != values.shape[axes[0]]:
@@ -375,6 +389,7 @@ def _observed(name: str, m: TensorLike, y: TensorLike | None, rowvar: bool) -> N
     return ops.concatenate([a, b], 0)
 
 
+@deferring
 @with_synonyms
 def cov(
     x: TensorLike,
@@ -439,6 +454,7 @@ def _less(less: float, weight: Node, aweights: TensorLike | None) -> Node:
     return ops.multiply(number, ratio)
 
 
+@deferring
 def corrcoef(x: TensorLike, y: TensorLike | None = None, rowvar: bool = True) -> Tensor:
     """The correlation coefficients ``c[i, j] / sqrt(c[i, i] c[j, j])`` of :func:`cov`.
 

@@ -16,13 +16,13 @@ import numpy as np
 
 from lamella import ops
 from lamella.dtypes import DType, as_dtype, default_float, float64, int64
-from lamella.errors import DTypeError, OptionError, ShapeError
+from lamella.errors import DTypeError, ExchangeError, OptionError, ShapeError
 from lamella.ir.dim import Size
 from lamella.ir.node import Node
 from lamella.tensor.axes import shape_of
 from lamella.tensor.core import TensorCore, check_device, node_of, wrap
 from lamella.tensor.gradient import require_grad
-from lamella.tensor.host import integer_range, node_from_data, python_dtype
+from lamella.tensor.host import check_depth, integer_range, node_from_data, python_dtype
 from lamella.tensor.joining import stack
 from lamella.tensor.keywords import with_synonyms
 from lamella.tensor.manipulation import common_shape
@@ -48,13 +48,16 @@ def _finish(node: Node, requires_grad: bool, device: object = None) -> Tensor:
     return made
 
 
-def _has_tensors(data: object) -> bool:
+def _has_tensors(data: object, depth: int = 0) -> bool:
     if isinstance(data, TensorCore):
         return True
-    return isinstance(data, list | tuple) and any(_has_tensors(item) for item in data)
+    if not isinstance(data, list | tuple):
+        return False
+    check_depth(depth)
+    return any(_has_tensors(item, depth + 1) for item in data)
 
 
-def _from_data(data: Any, dtype: DType | None, copy: bool) -> Node:
+def _from_data(data: Any, dtype: DType | None, copy: bool | None) -> Node:
     if isinstance(data, TensorCore):
         node = node_of(data)
         return node if dtype is None else cast(node, dtype)
@@ -66,7 +69,7 @@ def _from_data(data: Any, dtype: DType | None, copy: bool) -> Node:
 
         node = node_from_dlpack(data, copy)
         return node if dtype is None else cast(node, dtype)
-    return node_from_data(data, dtype, copy)
+    return node_from_data(data, dtype, bool(copy))
 
 
 def tensor(
@@ -98,11 +101,12 @@ def asarray(
     """A tensor with the value of ``data``, sharing its memory where possible.
 
     A C-contiguous NumPy array, or what speaks DLPack, is shared: change it afterwards and results
-    not yet computed change too. ``copy=True`` (or :func:`tensor`) copies. A tensor is returned as
-    it is.
+    not yet computed change too. ``copy=True`` (or :func:`tensor`) copies, ``copy=False`` never
+    does. A tensor is returned as it is.
 
     Raises:
-        ShapeError: for ragged lists. DTypeError: for what is no number.
+        ShapeError: for ragged lists. DTypeError: for what is no number. ExchangeError: with
+            ``copy=False``, for what only a copy can be made of.
 
     >>> asarray(np.arange(6.0).reshape(2, 3)).dtype
     lamella.float64
@@ -110,7 +114,22 @@ def asarray(
     wanted = None if dtype is None else as_dtype(dtype)
     if isinstance(data, TensorCore) and not copy and (wanted is None or data.dtype is wanted):
         return data  # type: ignore[return-value]
-    return _finish(_from_data(data, wanted, copy=bool(copy)), False, device)
+    node = _from_data(data, wanted, copy)
+    if copy is False and not _shares(node, data):
+        raise ExchangeError(
+            f"[asarray] copy=False of a {type(data).__name__}, which only a copy can be made of as "
+            f"{node.dtype.name}{list(node.shape)}; leave copy out, or give a C-contiguous array of "
+            "that element type"
+        )
+    return _finish(node, False, device)
+
+
+def _shares(node: Node, data: Any) -> bool:
+    """Whether ``node``, made of ``data``, is a view of its memory."""
+    if isinstance(data, np.ndarray):
+        return getattr(node.value, "ptr", None) == data.ctypes.data
+    exchanged = hasattr(data, "__dlpack__") and not isinstance(data, np.generic)
+    return exchanged and node.value is not None
 
 
 as_tensor = asanyarray = ascontiguousarray = asarray
@@ -277,7 +296,7 @@ def eye(
 
 
 # -- counted ---------------------------------------------------------------------------------------
-def _count(start: Number, stop: Number, step: Number) -> int:
+def _count(start: float, stop: float, step: float) -> int:
     if step == 0:
         raise OptionError("[arange] a step of 0 never arrives; use another step")
     if all(isinstance(v, int) for v in (start, stop, step)):
@@ -290,7 +309,7 @@ def _count(start: Number, stop: Number, step: Number) -> int:
     return max(0, math.ceil((stop - start) / step))
 
 
-def _check_arange(start: Number, stop: Number, step: Number) -> None:
+def _check_arange(start: float, stop: float, step: float) -> None:
     for value in (start, stop, step):
         if not isinstance(value, int | float):
             raise DTypeError(
@@ -299,7 +318,7 @@ def _check_arange(start: Number, stop: Number, step: Number) -> None:
             )
 
 
-def _check_counted(kind: DType, start: Number, step: Number, size: int) -> None:
+def _check_counted(kind: DType, start: float, step: float, size: int) -> None:
     """Raise unless the first and the last number of a range fit an integer type."""
     if kind.kind not in "iu" or not size:
         return
@@ -314,9 +333,9 @@ def _check_counted(kind: DType, start: Number, step: Number, size: int) -> None:
 
 @with_synonyms
 def arange(
-    start: Number,
-    stop: Number | None = None,
-    step: Number = 1,
+    start: float,
+    stop: float | None = None,
+    step: float = 1,
     dtype: object = None,
     requires_grad: bool = False,
     device: object = None,

@@ -1,9 +1,9 @@
 """Factorisations of matrices, which lie in the last two axes; other axes are batches.
 
 Element types are float32, float64, complex64 and complex128 (integers become the default float).
-LAPACK computes them through NumPy; derivatives are graphs of products and solutions, to any order,
-with the sources that ``lamella.ops.factorization`` names. A matrix with an infinity or a NaN gives
-NaN.
+Large real matrices have kernels for Cholesky and LU; LAPACK computes the rest through NumPy.
+Derivatives are graphs of products and solutions, to any order, with the sources that
+``lamella.ops.factorization`` names. A matrix with an infinity or a NaN gives NaN.
 """
 
 from __future__ import annotations
@@ -137,11 +137,10 @@ def svd(x: TensorLike, full_matrices: bool = True) -> SVDResult:
         x: matrices of shape (..., m, n).
         full_matrices: U is m × m and V n × n; otherwise both have min(m, n) columns.
 
-    Raises:
-        GradientError: for a derivative of the full factors of a matrix that is not square.
-
     Derivatives of U and V (Townsend 2016; Wan and Zhang 2019) are infinite or NaN where singular
-    values are equal (or one is 0, of a matrix that is not square); S has one there too.
+    values are equal (or one is 0, of a matrix that is not square); S has one there too. The columns
+    that ``full_matrices`` adds are arbitrary but for the space they span, and their derivative is
+    the least that stays orthogonal to the others: right for what depends on that space.
 
     >>> svd([[3.0, 0.0], [0.0, 4.0]]).S.tolist()
     [4.0, 3.0]
@@ -271,7 +270,7 @@ def householder_product(x: TensorLike, tau: TensorLike) -> Tensor:
     node = matrix_node("householder_product", x)
     t = cast(as_node(tau), node.dtype)
     *lead, m, n = node.shape
-    if t.ndim < 1 or t.shape[:-1] != tuple(lead) or not (m >= n >= t.shape[-1]):  # type: ignore[operator]
+    if t.ndim < 1 or t.shape[:-1] != tuple(lead) or not (m >= n >= t.shape[-1]):
         raise ShapeError(
             f"[householder_product] vectors of shape {node.shape} and tau of shape {t.shape}; they "
             "need m >= n >= k for (..., m, n) and (..., k)"

@@ -8,15 +8,16 @@ alive until its deleter runs. CPU memory only; strided memory that comes in is c
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from typing import Any, Final, cast
 
 import numpy as np
 
 from lamella.dtypes import ALL, COMPLEX, DType
-from lamella.errors import DTypeError, OptionError
+from lamella.errors import DTypeError, ExchangeError
 from lamella.ir.node import Node
-from lamella.tensor.core import TensorCore, value_of, wrap
+from lamella.tensor.core import TensorCore, check_device, value_of, wrap
 from lamella.tensor.host import node_from_array
 
 __all__ = ["capsule_of", "from_dlpack", "node_from_dlpack"]
@@ -24,7 +25,6 @@ __all__ = ["capsule_of", "from_dlpack", "node_from_dlpack"]
 _CPU: Final = 1
 _PLAIN: Final = b"dltensor"
 _VERSIONED: Final = b"dltensor_versioned"
-_READ_ONLY: Final = 1
 _CODES: Final = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 _BFLOAT: Final = 4
 
@@ -53,38 +53,13 @@ class _ManagedVersioned(ctypes.Structure):
 
 
 _api = ctypes.pythonapi
-_api.PyCapsule_New.restype = ctypes.py_object
-_api.PyCapsule_New.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
 _api.PyCapsule_IsValid.argtypes = (ctypes.py_object, ctypes.c_char_p)
 _api.PyCapsule_GetPointer.restype = ctypes.c_void_p
 _api.PyCapsule_GetPointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
 _api.PyCapsule_SetName.argtypes = (ctypes.py_object, ctypes.c_char_p)
 
-_lent: Final[dict[int, tuple[Any, ...]]] = {}  # address of a managed tensor -> what it needs alive
 
-
-@_Deleter  # type: ignore[untyped-decorator]
-def _give_back(address: int) -> None:
-    _lent.pop(address, None)
-
-
-_RawDestructor: Final = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
-_raw_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(
-    ("PyCapsule_IsValid", ctypes.pythonapi)
-)
-_raw_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
-    ("PyCapsule_GetPointer", ctypes.pythonapi)
-)
-
-
-@_RawDestructor  # type: ignore[untyped-decorator]
-def _drop_capsule(capsule: int) -> None:
-    """A capsule nobody took: forget what it lent."""
-    for name in (_PLAIN, _VERSIONED):
-        if _raw_is_valid(capsule, name):
-            _lent.pop(_raw_pointer(capsule, name), None)
-
-
+# -- out -------------------------------------------------------------------------------------------
 def capsule_of(
     tensor: TensorCore,
     stream: object = None,
@@ -95,36 +70,41 @@ def capsule_of(
     """The capsule that ``tensor.__dlpack__()`` returns.
 
     The consumer shares the tensor's memory and must not write to it (the versioned form says so).
+    NumPy makes the capsule: its destructor is native code, as it must be where a consumer drops the
+    capsule because of an exception, which Python code would lose.
 
     Raises:
-        OptionError: for another device than the CPU.
+        ExchangeError: for another device than the CPU, or a stream, which the CPU has not.
     """
-    if dl_device is not None and dl_device[0] != _CPU:
-        raise OptionError(
+    if dl_device is not None and tuple(dl_device)[:1] != (_CPU,):
+        raise ExchangeError(
             f"[dlpack] device {dl_device} is not the CPU (1, 0); move the data there afterwards"
         )
+    if stream not in (None, -1):
+        raise ExchangeError(
+            f"[dlpack] stream={stream!r:.40}, but data of the CPU is on none; leave stream out"
+        )
     array = value_of(tensor, "dlpack")
+    bfloat = tensor.dtype.name == "bfloat16"
+    if bfloat:
+        array = array.view(np.uint16)
     if copy:
         array = array.copy()
-    ndim = array.ndim
-    shape = (ctypes.c_int64 * max(ndim, 1))(*array.shape)
-    strides = (ctypes.c_int64 * max(ndim, 1))(*(s // array.itemsize for s in array.strides))
-    versioned = max_version is not None and max_version[0] >= 1
-    managed: Any = _ManagedVersioned() if versioned else _Managed()
+    capsule = _capsule(array, max_version is not None and tuple(max_version) >= (1,))
+    if bfloat:
+        _managed(capsule)[1].tensor.code = _BFLOAT
+    return capsule
+
+
+def _capsule(array: np.ndarray, versioned: bool) -> Any:
+    """Versioned if that is asked for and NumPy is 2.1 or later; else in the form that cannot tell
+    that memory is only to be read.
+    """
     if versioned:
-        managed.major, managed.minor = 1, 0
-        managed.flags = 0 if copy else _READ_ONLY
-    code = _BFLOAT if tensor.dtype.name == "bfloat16" else _CODES[tensor.dtype.kind]
-    managed.tensor = _DLTensor(
-        array.ctypes.data, _CPU, 0, ndim, code, tensor.dtype.bits, 1,
-        ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64)),
-        ctypes.cast(strides, ctypes.POINTER(ctypes.c_int64)), 0,
-    )  # fmt: skip
-    managed.deleter = ctypes.cast(_give_back, ctypes.c_void_p)
-    address = ctypes.addressof(managed)
-    _lent[address] = (managed, array, shape, strides)
-    name = _VERSIONED if versioned else _PLAIN
-    return _api.PyCapsule_New(address, name, ctypes.cast(_drop_capsule, ctypes.c_void_p))
+        with contextlib.suppress(TypeError):
+            return array.__dlpack__(max_version=(1, 0))
+    array.setflags(write=True)
+    return array.__dlpack__()
 
 
 # -- in --------------------------------------------------------------------------------------------
@@ -154,10 +134,24 @@ def _dtype_of(code: int, bits: int, lanes: int) -> DType:
     )
 
 
+def _managed(capsule: Any) -> tuple[bytes, Any]:
+    """The name of a capsule, and the structure it holds.
+
+    Raises:
+        ExchangeError: if it holds none.
+    """
+    for name, layout in ((_VERSIONED, _ManagedVersioned), (_PLAIN, _Managed)):
+        if _api.PyCapsule_IsValid(capsule, name):
+            return name, cast(Any, layout).from_address(_api.PyCapsule_GetPointer(capsule, name))
+    raise ExchangeError(
+        "[dlpack] not a DLPack capsule, or one that was taken before; make a new one"
+    )
+
+
 def _ask(source: Any) -> Any:
     device = source.__dlpack_device__() if hasattr(source, "__dlpack_device__") else (_CPU, 0)
     if int(device[0]) != _CPU:
-        raise OptionError(
+        raise ExchangeError(
             f"[dlpack] device {tuple(device)} is not the CPU; bring the data there first"
         )
     try:
@@ -166,11 +160,13 @@ def _ask(source: Any) -> Any:
         return source.__dlpack__()
 
 
-def node_from_dlpack(source: Any, copy: bool = False) -> Node:
-    """A node that shares the memory of anything with ``__dlpack__`` (or of a capsule).
+def node_from_dlpack(source: Any, copy: bool | None = None) -> Node:
+    """A node that shares the memory of anything with ``__dlpack__`` (or of a capsule), or a copy of
+    it if ``copy``, or if it is strided and ``copy`` is None.
 
     Raises:
-        OptionError: for memory that is not the CPU's. DTypeError: for an element type that is not
+        ExchangeError: for memory that is not the CPU's; for strided memory with ``copy=False``.
+            DTypeError: for an element type that is not
             supported, or what does not speak DLPack.
     """
     capsule = _ask(source) if hasattr(source, "__dlpack__") else source
@@ -179,16 +175,7 @@ def node_from_dlpack(source: Any, copy: bool = False) -> Node:
             f"[dlpack] {type(capsule).__name__} has no __dlpack__; pass an array or a tensor that "
             "has, or use lm.asarray for other data"
         )
-    if _api.PyCapsule_IsValid(capsule, _VERSIONED):
-        name, layout = _VERSIONED, cast(Any, _ManagedVersioned)
-    elif _api.PyCapsule_IsValid(capsule, _PLAIN):
-        name, layout = _PLAIN, _Managed
-    else:
-        raise OptionError(
-            "[dlpack] not a DLPack capsule, or one that was taken before; make a new one"
-        )
-    address = _api.PyCapsule_GetPointer(capsule, name)
-    managed: Any = layout.from_address(address)
+    name, managed = _managed(capsule)
     inner = managed.tensor
     dtype = _dtype_of(inner.code, inner.bits, inner.lanes)
     _api.PyCapsule_SetName(capsule, _USED[name])
@@ -200,10 +187,15 @@ def node_from_dlpack(source: Any, copy: bool = False) -> Node:
         "typestr": _TYPES.get(dtype.name, f"<u{size}"),
         "data": ((inner.data or 0) + inner.byte_offset, False),
     }  # fmt: skip
-    array = np.asarray(_Borrowed(interface, address, managed.deleter))
+    array = np.asarray(_Borrowed(interface, ctypes.addressof(managed), managed.deleter))
     if array.dtype != dtype.numpy:
         array = array.view(dtype.numpy)
-    return node_from_array(array, copy=copy)
+    if copy is False and not (array.flags.c_contiguous and array.flags.aligned):
+        raise ExchangeError(
+            f"[dlpack] shape {shape} with strides of {array.strides} bytes can only be copied, for "
+            "tensors are contiguous; leave copy=False out, or make the array contiguous"
+        )
+    return node_from_array(array, copy=bool(copy))
 
 
 _USED: Final = {_PLAIN: b"used_dltensor", _VERSIONED: b"used_dltensor_versioned"}
@@ -213,13 +205,16 @@ _TYPES: Final = {d.name: d.numpy.str for d in (*ALL, *COMPLEX) if d.name != "bfl
 def from_dlpack(source: Any, copy: bool | None = None, device: object = None) -> Any:
     """A tensor that shares the memory of an array of another library, through DLPack.
 
-    Change that array afterwards and results not yet computed change too; ``copy=True`` copies.
+    Change that array afterwards and results not yet computed change too; ``copy=True`` copies, and
+    ``copy=False`` never does. ``device`` is "cpu".
 
     Raises:
-        OptionError: for memory that is not the CPU's. DTypeError: for an element type that is not
+        ExchangeError: for memory that is not the CPU's; for strided memory with ``copy=False``.
+            OptionError: for another ``device``. DTypeError: for an element type that is not
             supported, or what does not speak DLPack.
 
     >>> from_dlpack(np.arange(3)).tolist()
     [0, 1, 2]
     """
-    return wrap(node_from_dlpack(source, copy=bool(copy)))
+    check_device(device, "from_dlpack")
+    return wrap(node_from_dlpack(source, copy))

@@ -8,8 +8,10 @@ stands for broadcast axes.
 
 from __future__ import annotations
 
+import operator
+import string
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from lamella import ops
 from lamella.dtypes import int64
@@ -17,6 +19,7 @@ from lamella.errors import OptionError, ShapeError
 from lamella.ir.dim import Size
 from lamella.ir.node import Node
 from lamella.tensor.core import wrap
+from lamella.tensor.deferring import deferring
 from lamella.tensor.joining import promoted
 from lamella.tensor.manipulation import common_shape, diagonal_node
 from lamella.tensor.operands import TensorLike, cast
@@ -107,6 +110,33 @@ def _parse(equation: str, nodes: Sequence[Node]) -> tuple[list[Labels], Labels]:
     return found, out
 
 
+_LETTERS: Final = string.ascii_uppercase + string.ascii_lowercase  # in alphabetical order
+
+
+def _from_lists(given: Sequence[Any]) -> tuple[str, Sequence[TensorLike]]:
+    """The equation and the operands of ``(operand, axes, operand, axes, …, axes of the result)``.
+
+    Raises:
+        OptionError: for axes that are no whole numbers from 0 to 51, or ``...``.
+    """
+    pairs = len(given) // 2
+    lists = [*given[1 : 2 * pairs : 2], *given[2 * pairs :]]
+    texts = []
+    for axes in lists:
+        try:
+            numbers = [axis if axis is ... else operator.index(axis) for axis in axes]
+        except TypeError:
+            numbers = [-1]
+        if any(axis is not ... and not 0 <= axis < len(_LETTERS) for axis in numbers):
+            raise OptionError(
+                f"[einsum] the axes {axes!r:.60} are no list of whole numbers from 0 to "
+                f"{len(_LETTERS) - 1} (or ...); give one after each operand, or an equation first"
+            )
+        texts.append("".join("..." if axis is ... else _LETTERS[axis] for axis in numbers))
+    arrow = "->" + texts.pop() if len(given) % 2 else ""
+    return ",".join(texts) + arrow, given[: 2 * pairs : 2]
+
+
 def _check_result(equation: str, found: Sequence[Labels], out: Labels) -> None:
     known = {label for labels in found for label in labels}
     for label in out:
@@ -190,13 +220,15 @@ def _best_pair(terms: Sequence[Term], out: Labels, sizes: dict[int, Size]) -> tu
     return (best[1], best[2]) if best else (0, 1)
 
 
-def einsum(equation: str, *operands: TensorLike) -> Tensor:
+@deferring
+def einsum(equation: str | TensorLike, *operands: Any) -> Tensor:
     """The sum of products that an equation names: ``"ij,jk->ik"`` is the matrix product.
 
     Args:
         equation: operands' axes by letters, and after ``->`` those of the result (left out: the
             letters that occur once, in alphabetical order); ``...`` stands for axes that broadcast.
-        operands: as many tensors.
+        operands: as many tensors. Without an equation: each tensor with a list of numbers after it
+            that name its axes, and at the end the list of the result's if wanted.
 
     Raises:
         OptionError: for an equation that does not parse. ShapeError: for sizes that do not agree.
@@ -204,7 +236,10 @@ def einsum(equation: str, *operands: TensorLike) -> Tensor:
     >>> einsum("ij,j->i", [[1, 2], [3, 4]], [1, 1]).tolist()
     [3, 7]
     """
-    nodes = promoted("einsum", operands)
+    given: Sequence[TensorLike] = operands
+    if not isinstance(equation, str):
+        equation, given = _from_lists((equation, *operands))
+    nodes = promoted("einsum", given)
     if nodes[0].dtype.kind == "b":
         nodes = [cast(node, int64) for node in nodes]
     labels, out = _parse(equation, nodes)

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 from lamella import ops
 from lamella.dtypes import int16, int32, int64
-from lamella.errors import OptionError
+from lamella.errors import OptionError, did_you_mean
 from lamella.ir.node import Node
 from lamella.ops import complex_parts
 from lamella.tensor.core import TensorCore, wrap
+from lamella.tensor.deferring import deferring
 from lamella.tensor.operands import (
     TensorLike,
     arithmetic,
@@ -47,22 +48,22 @@ _REMAINDER: Final = primitive("remainder")
 
 
 # -- arithmetic ------------------------------------------------------------------------------------
-def add(x: TensorLike, y: TensorLike) -> Tensor:
-    """``x + y``; of two bools, logical or.
+def add(x: TensorLike, y: TensorLike, *, alpha: TensorLike | None = None) -> Tensor:
+    """``x + y``, or ``x + alpha * y``; of two bools, logical or.
 
-    >>> add([1, 2], 3).tolist()
-    [4, 5]
+    >>> add([1, 2], 3).tolist(), add([1, 2], 3, alpha=2).tolist()
+    ([4, 5], [7, 8])
     """
-    return arithmetic(_ADD, ops.add, x, y)
+    return arithmetic(_ADD, ops.add, x, y if alpha is None else multiply(y, alpha))
 
 
-def subtract(x: TensorLike, y: TensorLike) -> Tensor:
-    """``x - y``. DTypeError for two bools.
+def subtract(x: TensorLike, y: TensorLike, *, alpha: TensorLike | None = None) -> Tensor:
+    """``x - y``, or ``x - alpha * y``. DTypeError for two bools.
 
-    >>> subtract([1, 2], 3).tolist()
-    [-2, -1]
+    >>> subtract([1, 2], 3).tolist(), subtract([1, 2], 3, alpha=2).tolist()
+    ([-2, -1], [-5, -4])
     """
-    return arithmetic(_SUBTRACT, ops.subtract, x, y)
+    return arithmetic(_SUBTRACT, ops.subtract, x, y if alpha is None else multiply(y, alpha))
 
 
 def multiply(x: TensorLike, y: TensorLike) -> Tensor:
@@ -74,18 +75,39 @@ def multiply(x: TensorLike, y: TensorLike) -> Tensor:
     return arithmetic(_MULTIPLY, ops.multiply, x, y)
 
 
-def divide(x: TensorLike, y: TensorLike) -> Tensor:
+def divide(x: TensorLike, y: TensorLike, *, rounding_mode: str | None = None) -> Tensor:
     """``x / y`` in floating point; integers are cast to float32 first. x/0 is inf or nan.
 
-    >>> divide([1, 2], 4).tolist()
-    [0.25, 0.5]
+    With ``rounding_mode="floor"`` it is :func:`floor_divide`; with ``"trunc"`` the quotient is
+    rounded towards 0, and integers stay integers.
+
+    Raises:
+        OptionError: for another mode.
+
+    >>> divide([1, 2], 4).tolist(), divide([7, -7], 4, rounding_mode="trunc").tolist()
+    ([0.25, 0.5], [1, -1])
     """
+    if rounding_mode is not None:
+        if rounding_mode not in ("floor", "trunc"):
+            raise OptionError(
+                f"[divide] rounding_mode={rounding_mode!r} is unknown; "
+                f"{did_you_mean(str(rounding_mode), ('floor', 'trunc'))}"
+            )
+        return floor_divide(x, y) if rounding_mode == "floor" else _truncated_quotient(x, y)
     if isinstance(x, TensorCore) and x.node.dtype.inexact:
         return arithmetic(_DIVIDE, ops.divide, x, y)
     a, b = fitted("divide", x, y)
     return wrap(ops.divide(as_float(a), as_float(b)))
 
 
+def _truncated_quotient(x: TensorLike, y: TensorLike) -> Tensor:
+    a, b = fitted("divide", x, y)
+    if not a.dtype.is_integer:
+        return wrap(ops.trunc(ops.divide(as_float(a), as_float(b))))
+    return floor_divide(subtract(wrap(a), fmod(wrap(a), wrap(b))), wrap(b))
+
+
+@deferring
 def floor_divide(x: TensorLike, y: TensorLike) -> Tensor:
     """``x // y``, rounded towards minus infinity. An integer divided by 0 gives 0.
 
@@ -95,6 +117,7 @@ def floor_divide(x: TensorLike, y: TensorLike) -> Tensor:
     return arithmetic(_FLOOR_DIVIDE, ops.floor_divide, x, y)
 
 
+@deferring
 def remainder(x: TensorLike, y: TensorLike) -> Tensor:
     """``x % y``, with the sign of ``y``: ``x - floor(x / y) * y``.
 
@@ -113,8 +136,15 @@ def fmod(x: TensorLike, y: TensorLike) -> Tensor:
     a, b = fitted("fmod", x, y)
     if a.dtype.kind == "u":
         return wrap(ops.remainder(a, b))
-    size = ops.remainder(ops.abs(a), ops.abs(b))
-    return wrap(ops.where(ops.less(a, ops.constant(0, a.dtype)), ops.negative(size), size))
+    if a.dtype.is_integer:  # whose least number has no absolute value
+        zero = ops.constant(0, a.dtype)
+        rest = ops.remainder(a, b)
+        unlike = ops.not_equal(ops.less(rest, zero), ops.less(a, zero))
+        over = ops.bitwise_and(ops.not_equal(rest, zero), unlike)
+        return wrap(ops.where(over, ops.subtract(rest, b), rest))
+    below = ops.signbit(a)
+    size = ops.remainder(ops.where(below, ops.negative(a), a), ops.abs(b))
+    return wrap(ops.where(below, ops.negative(size), size))
 
 
 _POWERS: Final[dict[float, Callable[[Node], Node]]] = {
@@ -130,6 +160,7 @@ _FLOAT_POWERS: Final[dict[float, Callable[[Node], Node]]] = {
 }
 
 
+@deferring
 def pow(x: TensorLike, y: TensorLike) -> Tensor:
     """``x ** y``. Small Python exponents (1 to 4, ±0.5, -1) are multiplied out, exactly and fast.
 
@@ -235,10 +266,12 @@ def minimum(x: TensorLike, y: TensorLike) -> Tensor:
     return arithmetic(_MINIMUM, ops.minimum, x, y)
 
 
+@deferring
 def clip(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = None) -> Tensor:
     """``minimum(maximum(x, min), max)``; None leaves a side open.
 
-    A floating-point ``x`` keeps its element type; integers are promoted with the limits.
+    A floating-point ``x`` keeps its element type; integers are promoted with the limits. The
+    derivative by ``x`` is 1 within the limits and at them, as PyTorch's.
 
     >>> clip([1, 5, 9], 2, 6).tolist(), clip([1, 2, 3], 1.5).tolist()
     ([2, 5, 6], [1.5, 2.0, 3.0])
@@ -246,9 +279,11 @@ def clip(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = 
     node = as_node(x)
     own = node.dtype
     if min is not None:
-        node = ops.maximum(*fitted("clip", wrap(node), min))
+        node, low = fitted("clip", wrap(node), min)
+        node = ops.where(ops.less_equal(low, node), node, ops.maximum(node, low))
     if max is not None:
-        node = ops.minimum(*fitted("clip", wrap(node), max))
+        node, high = fitted("clip", wrap(node), max)
+        node = ops.where(ops.less_equal(node, high), node, ops.minimum(node, high))
     return wrap(cast(node, own) if own.kind == "f" else node)
 
 
@@ -305,6 +340,7 @@ def nextafter(x: TensorLike, y: TensorLike) -> Tensor:
     return wrap(ops.where(unknown, ops.add(a, b), ops.where(ops.equal(a, b), b, moved)))
 
 
+@deferring
 def logaddexp(x: TensorLike, y: TensorLike) -> Tensor:
     """``log(exp(x) + exp(y))`` without overflow.
 
@@ -320,6 +356,7 @@ def logaddexp(x: TensorLike, y: TensorLike) -> Tensor:
     return wrap(ops.add(large, ops.log1p(ops.exp(gap))))
 
 
+@deferring
 def lerp(x: TensorLike, y: TensorLike, weight: TensorLike) -> Tensor:
     """``x + weight * (y - x)``: from ``x`` at weight 0 to ``y`` at 1.
 

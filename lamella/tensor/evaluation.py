@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lamella import tree
 from lamella.dtypes import COMPLEX, FLOATS, INTEGERS, as_dtype, bool_, promote, promote_scalar
 from lamella.errors import OptionError, ShapeError, did_you_mean
+from lamella.ir.node import Node
 from lamella.tensor.axes import axis_of
 from lamella.tensor.comparison import isclose
 from lamella.tensor.core import TensorCore
 from lamella.tensor.operands import TensorLike, as_node
-from lamella.tensor.pending import compute, current_trace, flush
+from lamella.tensor.pending import compute, current_trace, flush, noted, traces
 from lamella.tensor.reduction import all as all_of
 
 if TYPE_CHECKING:
@@ -38,12 +40,19 @@ def eval(*values: Any) -> None:
     >>> x = lm.ones(3) * 2
     >>> eval(x)
     """
-    from lamella import tree
-
-    nodes = [leaf.node for leaf in tree.leaves(values) if isinstance(leaf, TensorCore)]
-    if current_trace() is None:
+    if traces and current_trace() is not None:
+        compute(_nodes(values), "eval")
+        return
+    if noted:
         flush()
-    compute(nodes, "eval")
+    for value in values:
+        if not isinstance(value, TensorCore) or value.node.value is None:
+            compute(_nodes(values), "eval")
+            return
+
+
+def _nodes(values: object) -> list[Node]:
+    return [leaf.node for leaf in tree.leaves(values) if isinstance(leaf, TensorCore)]
 
 
 def is_tensor(value: object) -> bool:

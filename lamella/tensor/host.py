@@ -21,11 +21,14 @@ from lamella.ops.leaf import DATA
 from lamella.runtime.buffer import empty, from_numpy
 from lamella.tensor import pending
 
-__all__ = ["integer_range", "node_from_array", "node_from_data", "python_dtype"]
+__all__ = [
+    "NATIVE", "check_depth", "integer_range", "node_from_array", "node_from_data", "python_dtype",
+]  # fmt: skip
 
 
 Number = bool | int | float | complex
-_NATIVE: Final = {dtype.numpy: dtype for dtype in ALL}  # in the machine's byte order
+NATIVE: Final = {dtype.numpy: dtype for dtype in ALL}  # in the machine's byte order
+DEEPEST: Final = 64  # axes that a NumPy array may have
 LARGE: Final = 1 << 20  # bytes from which an array counts as memory that pending operations hold
 
 
@@ -41,7 +44,7 @@ def node_from_array(array: Array, dtype: DType | None = None, copy: bool = True)
         DTypeError: for an element type that is not supported (object, strings), and for complex
             numbers as a real ``dtype``.
     """
-    own = _NATIVE.get(array.dtype) or as_dtype(array.dtype.newbyteorder("="))
+    own = NATIVE.get(array.dtype) or as_dtype(array.dtype.newbyteorder("="))
     wanted = own if dtype is None else dtype
     if own.kind == "c" and wanted.kind not in "cb":
         raise DTypeError(
@@ -85,11 +88,25 @@ def integer_range(dtype: DType) -> tuple[int, int]:
     return -(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1
 
 
-def _check_nested(data: object, path: str = "") -> tuple[int, ...]:
+def check_depth(depth: int) -> None:
+    """Raise if sequences are nested ``depth`` deep and a tensor cannot have as many axes.
+
+    Raises:
+        ShapeError: beyond 64, as many axes as a NumPy array may have.
+    """
+    if depth > DEEPEST:
+        raise ShapeError(
+            f"[tensor] sequences nested more than {DEEPEST} deep, or one that holds itself; a "
+            f"tensor has at most {DEEPEST} axes: give a flatter list"
+        )
+
+
+def _check_nested(data: object, path: str = "", depth: int = 0) -> tuple[int, ...]:
     """The shape of nested sequences of numbers.
 
     Raises:
-        ShapeError: if the sequences are ragged. DTypeError: if something in them is no number.
+        ShapeError: if the sequences are ragged or too deep. DTypeError: if something in them is no
+            number.
     """
     if isinstance(data, Number | np.generic):
         return ()
@@ -101,7 +118,8 @@ def _check_nested(data: object, path: str = "") -> tuple[int, ...]:
             "is made "
             "of bools, integers, floats and complex numbers: give those, or an array of them"
         )
-    shapes = [_check_nested(item, f"{path}[{i}]") for i, item in enumerate(data)]
+    check_depth(depth + 1)
+    shapes = [_check_nested(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(data)]
     for position, shape in enumerate(shapes):
         if shape != shapes[0]:
             raise ShapeError(
@@ -113,7 +131,9 @@ def _check_nested(data: object, path: str = "") -> tuple[int, ...]:
 
 
 def _first_leaf(data: object) -> object:
+    depth = 0
     while isinstance(data, Sequence) and not isinstance(data, str | bytes) and len(data):
+        check_depth(depth := depth + 1)
         data = data[0]
     return data
 

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = ["At", "assign", "getitem", "setitem"]
 
-Mode = Literal["set", "add", "multiply", "max", "min"]
+Mode = Literal["set", "add", "mul", "max", "min"]
 _COMBINE: Final = {
     "set": lambda old, new: ops.broadcast_to(new, old.shape),
     "add": lambda old, new: ops.add(old, new),
-    "multiply": lambda old, new: ops.multiply(old, new),
+    "mul": lambda old, new: ops.multiply(old, new),
     "max": lambda old, new: ops.maximum(old, new),
     "min": lambda old, new: ops.minimum(old, new),
 }
@@ -77,7 +77,7 @@ def getitem(x: TensorLike, subscript: object) -> Tensor:
     """
     node = as_node(x)
     if isinstance(subscript, dict):
-        subscript = by_name(x, subscript)
+        subscript = by_name(wrap(node), subscript)
     row = _row(node, subscript) if type(subscript) is int and node.shape else None
     return wrap(read(node, parse(subscript, node.shape)) if row is None else row)
 
@@ -163,11 +163,6 @@ def assign(x: Node, subscript: object, value: TensorLike, mode: Mode = "set") ->
     inner = len(shape) - (len(found.shape) - len(found.axes))
     order = _moved(len(shape), inner, found.front)
     updates = ops.permute(_fitted(new, shape), [order.index(axis) for axis in range(len(shape))])
-    if mode == "multiply":
-        updates = ops.multiply(
-            ops.gather_nd(region, found.arrays, found.axes, found.checked), updates
-        )
-        mode = "set"
     region = ops.scatter_nd(region, found.arrays, found.axes, updates, mode, found.checked)
     return _put_back(x, region, found)
 
@@ -216,9 +211,33 @@ class At:
         """With ``value`` added; repeated indices accumulate."""
         return self._apply(value, "add")
 
+    def subtract(self, value: TensorLike) -> Tensor:
+        """With ``value`` subtracted, as often as an index is repeated."""
+        return self._apply(wrap(ops.negative(_value_node(value, node_of(self._tensor)))), "add")
+
     def multiply(self, value: TensorLike) -> Tensor:
-        """With the elements multiplied; a repeated index counts once."""
-        return self._apply(value, "multiply")
+        """With the elements multiplied by ``value``, as often as an index is repeated."""
+        return self._apply(value, "mul")
+
+    mul = multiply
+
+    def divide(self, value: TensorLike) -> Tensor:
+        """With the elements divided by the product of their values, integers as floats."""
+        from lamella.tensor.elementwise import divide
+
+        return divide(self._tensor, self._product(value))
+
+    def power(self, value: TensorLike) -> Tensor:
+        """With the elements raised to the product of their values."""
+        from lamella.tensor.elementwise import pow
+
+        return pow(self._tensor, self._product(value))
+
+    def _product(self, value: TensorLike) -> Tensor:
+        """The product of the values of each element, 1 where there is none."""
+        node = node_of(self._tensor)
+        ones = ops.full(1, node.shape, node.dtype)
+        return wrap(assign(ones, self._subscript, value, "mul"))
 
     def max(self, value: TensorLike) -> Tensor:
         """With the larger of element and ``value``."""

@@ -18,6 +18,7 @@ from lamella.ir.dim import Size
 from lamella.ir.node import Node
 from lamella.tensor.axes import axis_of, shape_of
 from lamella.tensor.core import TensorCore, node_of, value_of, wrap
+from lamella.tensor.deferring import deferring
 from lamella.tensor.host import node_from_array
 from lamella.tensor.keywords import with_synonyms
 from lamella.tensor.operands import TensorLike, as_node, cast, scalar_node
@@ -46,6 +47,7 @@ def promoted(name: str, tensors: Sequence[TensorLike]) -> list[Node]:
     return [cast(node, dtype) for node in nodes]
 
 
+@deferring
 @with_synonyms
 def concat(tensors: Sequence[TensorLike], axis: int | None = 0) -> Tensor:
     """The tensors one after another along an existing axis (None: all flattened first).
@@ -76,6 +78,7 @@ def concat(tensors: Sequence[TensorLike], axis: int | None = 0) -> Tensor:
 cat = concatenate = concat
 
 
+@deferring
 @with_synonyms
 def stack(tensors: Sequence[TensorLike], axis: int = 0) -> Tensor:
     """The tensors, all of one shape, along a new axis.
@@ -98,6 +101,7 @@ def stack(tensors: Sequence[TensorLike], axis: int = 0) -> Tensor:
     return wrap(parts[0] if len(parts) == 1 else ops.concatenate(parts, place))
 
 
+@deferring
 def vstack(tensors: Sequence[TensorLike]) -> Tensor:
     """The tensors as rows, or one below the other.
 
@@ -109,6 +113,7 @@ def vstack(tensors: Sequence[TensorLike]) -> Tensor:
     return concat([wrap(row) for row in rows], 0)
 
 
+@deferring
 def hstack(tensors: Sequence[TensorLike]) -> Tensor:
     """The tensors side by side: along axis 1, or axis 0 of vectors.
 
@@ -227,6 +232,7 @@ unbind = unstack
 
 
 # -- repeating -------------------------------------------------------------------------------------
+@deferring
 def tile(x: TensorLike, *repetitions: int | Sequence[int]) -> Tensor:
     """The whole tensor repeated along each axis.
 
@@ -245,6 +251,7 @@ def tile(x: TensorLike, *repetitions: int | Sequence[int]) -> Tensor:
     return wrap(ops.reshape(ops.broadcast_to(spaced, tuple(apart)), total))
 
 
+@deferring
 @with_synonyms
 def repeat_interleave(
     x: TensorLike, repeats: int | Sequence[int] | TensorLike, axis: int | None = None
@@ -289,6 +296,7 @@ def repeat_interleave(
 repeat = repeat_interleave
 
 
+@deferring
 @with_synonyms
 def diff(
     x: TensorLike,

@@ -21,7 +21,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 SYNONYMS: Final = {
     "dim": "axis", "keepdim": "keepdims", "dims": "axis", "axes": "axis", "input": "x",
     "other": "y", "unbiased": "correction", "ddof": "correction", "decimals": "decimals",
-    "size": "shape",
+    "size": "shape", "shifts": "shift", "diagonal": "k", "p": "ord",
 }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from lamella.errors import OptionError, ShapeError
 from lamella.ir.node import Node
 from lamella.tensor.axes import Axes, axis_of
 from lamella.tensor.core import wrap
+from lamella.tensor.deferring import deferring
 from lamella.tensor.einsum import contract_nodes, einsum
 from lamella.tensor.keywords import with_synonyms
 from lamella.tensor.manipulation import diagonal_node, matrix_transpose
@@ -36,6 +37,7 @@ def _numbers(name: str, x: TensorLike, y: TensorLike) -> tuple[Node, Node]:
     return (cast(a, int64), cast(b, int64)) if a.dtype.kind == "b" else (a, b)
 
 
+@deferring
 def matmul(x: TensorLike, y: TensorLike, dtype: object = None) -> Tensor:
     """The matrix product ``x @ y``; vectors are rows and columns, leading axes broadcast.
 
@@ -51,6 +53,7 @@ def matmul(x: TensorLike, y: TensorLike, dtype: object = None) -> Tensor:
     return wrap(ops.matmul(a, b, None if dtype is None else as_dtype(dtype)))
 
 
+@deferring
 def dot(x: TensorLike, y: TensorLike) -> Tensor:
     """The sum of products of two vectors; of more axes, the last of ``x`` with the last but one of
     ``y``.
@@ -70,6 +73,7 @@ def dot(x: TensorLike, y: TensorLike) -> Tensor:
     return wrap(contract_nodes("dot", a, b, left, right, out))
 
 
+@deferring
 def inner(x: TensorLike, y: TensorLike) -> Tensor:
     """The sum of products over the last axes.
 
@@ -82,6 +86,7 @@ def inner(x: TensorLike, y: TensorLike) -> Tensor:
     return tensordot(wrap(a), wrap(b), ((-1,), (-1,)))
 
 
+@deferring
 @with_synonyms
 def vecdot(x: TensorLike, y: TensorLike, axis: int = -1) -> Tensor:
     """The sum of products ``conj(x) * y`` along ``axis``, the others broadcast.
@@ -135,6 +140,7 @@ def vecmat(x: TensorLike, y: TensorLike) -> Tensor:
     return wrap(ops.reshape(found, (*found.shape[:-2], found.shape[-1])))
 
 
+@deferring
 def outer(x: TensorLike, y: TensorLike) -> Tensor:
     """``result[i, j] = x[i] * y[j]`` of two vectors (flattened).
 
@@ -146,6 +152,7 @@ def outer(x: TensorLike, y: TensorLike) -> Tensor:
     return wrap(ops.multiply(column, ops.reshape(b, (1, b.size))))
 
 
+@deferring
 @with_synonyms
 def tensordot(
     x: TensorLike, y: TensorLike, axes: int | Sequence[Sequence[int]] | Sequence[int] = 2
@@ -180,6 +187,7 @@ def tensordot(
     return wrap(contract_nodes("tensordot", a, b, left, right, out))
 
 
+@deferring
 def kron(x: TensorLike, y: TensorLike) -> Tensor:
     """The Kronecker product: every element of ``x`` times all of ``y``.
 
@@ -196,6 +204,7 @@ def kron(x: TensorLike, y: TensorLike) -> Tensor:
     return wrap(ops.reshape(ops.multiply(spread, dense), total))
 
 
+@deferring
 @with_synonyms
 def cross(x: TensorLike, y: TensorLike, axis: int = -1) -> Tensor:
     """The cross product of vectors of three components along ``axis``.
@@ -214,13 +223,15 @@ def cross(x: TensorLike, y: TensorLike, axis: int = -1) -> Tensor:
             f"[cross] shapes {a.shape} and {b.shape} along axis {axis}: both need 3 components"
         )
     left, right = wrap(a), wrap(b)
-    return (  # type: ignore[no-any-return]
-        roll(left, -1, axis) * roll(right, 1, axis) - roll(left, 1, axis) * roll(right, -1, axis)
-    )
+    ahead, behind = roll(left, -1, axis), roll(left, 1, axis)
+    return ahead * roll(right, 1, axis) - behind * roll(right, -1, axis)
 
 
+@deferring
 def trace(x: TensorLike, offset: int = 0, dtype: object = None) -> Tensor:
-    """The sum of the diagonal of the last two axes.
+    """The sum of the diagonal of the last two axes (array-API's ``linalg.trace``).
+
+    :func:`lamella.trace` takes the first two, or those that are given, as NumPy does.
 
     >>> trace([[1, 2], [3, 4]]).item()
     5

@@ -8,7 +8,7 @@ back when negative; ``dim`` is a synonym of ``axis``. Joining, splitting and rep
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lamella import ops
 from lamella.errors import ShapeError
@@ -16,6 +16,7 @@ from lamella.ir.dim import Dim, Shape, Size, product
 from lamella.ir.node import Node
 from lamella.tensor.axes import Axes, axes_of, axis_of, shape_of
 from lamella.tensor.core import wrap
+from lamella.tensor.deferring import deferring
 from lamella.tensor.keywords import with_synonyms
 from lamella.tensor.operands import TensorLike, as_node
 
@@ -26,13 +27,13 @@ __all__ = [
     "broadcast_arrays", "broadcast_shapes", "broadcast_tensors", "broadcast_to", "diag",
     "diagonal", "expand", "expand_dims", "flatten", "flip", "fliplr", "flipud",
     "matrix_transpose", "moveaxis", "permute", "permute_dims", "ravel", "reshape", "roll",
-    "squeeze", "swapaxes", "transpose", "tril", "triu", "unflatten", "unsqueeze", "view",
+    "squeeze", "swapaxes", "transpose", "tril", "triu", "unflatten", "unsqueeze",
 ]  # fmt: skip
 
 
 # -- shape -----------------------------------------------------------------------------------------
 def reshape(
-    x: TensorLike, shape: int | Sequence[int], *sizes: int, copy: bool | None = None
+    x: TensorLike, shape: Size | Sequence[Size], *sizes: Size, copy: bool | None = None
 ) -> Tensor:
     """The same elements in row-major order under ``shape``, given as a sequence or as sizes; one
     size may be -1 (worked out).
@@ -278,7 +279,7 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     return common_shape("broadcast_shapes", *map(tuple, shapes))  # type: ignore[return-value]
 
 
-def broadcast_to(x: TensorLike, shape: int | Sequence[int], *sizes: int) -> Tensor:
+def broadcast_to(x: TensorLike, shape: Size | Sequence[Size], *sizes: Size) -> Tensor:
     """``x`` repeated to ``shape`` (a sequence, or sizes), at no cost.
 
     Raises:
@@ -290,7 +291,7 @@ def broadcast_to(x: TensorLike, shape: int | Sequence[int], *sizes: int) -> Tens
     return wrap(ops.broadcast_to(as_node(x), shape_of("broadcast_to", shape, *sizes)))
 
 
-def expand(x: TensorLike, *shape: int | Sequence[int]) -> Tensor:
+def expand(x: TensorLike, *shape: Size | Sequence[Size]) -> Tensor:
     """:func:`broadcast_to`, where -1 keeps a size.
 
     >>> expand([[1], [2]], -1, 3).shape
@@ -320,15 +321,17 @@ broadcast_tensors = broadcast_arrays
 
 
 # -- order of elements -----------------------------------------------------------------------------
+@deferring
 @with_synonyms
-def flip(x: TensorLike, axis: Axes = None) -> Tensor:
-    """The order along ``axis`` (None: every axis) reversed.
+def flip(x: TensorLike, axis: Axes = None, *more: int) -> Tensor:
+    """The order along ``axis`` (None: every axis) reversed; several may also follow each other.
 
-    >>> flip([[1, 2], [3, 4]], 0).tolist()
-    [[3, 4], [1, 2]]
+    >>> flip([[1, 2], [3, 4]], 0).tolist(), flip([[1, 2], [3, 4]], 0, 1).tolist()
+    ([[3, 4], [1, 2]], [[4, 3], [2, 1]])
     """
     node = as_node(x)
-    return wrap(ops.flip(node, axes_of("flip", axis, node.shape)))
+    wanted: Any = (axis, *more) if more else axis
+    return wrap(ops.flip(node, axes_of("flip", wanted, node.shape)))
 
 
 def flipud(x: TensorLike) -> Tensor:
@@ -349,6 +352,7 @@ def fliplr(x: TensorLike) -> Tensor:
     return flip(x, 1)
 
 
+@deferring
 @with_synonyms
 def roll(x: TensorLike, shift: int | Sequence[int], axis: Axes = None) -> Tensor:
     """Elements moved ``shift`` places along ``axis``; those that leave come back at the other end.
@@ -406,6 +410,7 @@ def diagonal_node(node: Node, offset: int, axis1: int, axis2: int) -> Node:
     return ops.slice(flat, starts, (*outer, count), (*[1] * len(outer), columns + 1))
 
 
+@deferring
 def diagonal(x: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     """The elements ``x[i, i + offset]`` of two axes, as the last axis of the result.
 
@@ -419,6 +424,7 @@ def diagonal(x: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> 
     return wrap(diagonal_node(node, offset, first, second))
 
 
+@deferring
 def diag(x: TensorLike, k: int = 0) -> Tensor:
     """The diagonal ``k`` of a matrix, or the matrix whose diagonal ``k`` is a vector.
 
@@ -456,6 +462,8 @@ def _triangle(name: str, x: TensorLike, k: int, lower: bool) -> Tensor:
     return wrap(ops.where(keep, node, ops.constant(0, node.dtype)))
 
 
+@deferring
+@with_synonyms
 def tril(x: TensorLike, k: int = 0) -> Tensor:
     """The last two axes with 0 above diagonal ``k``.
 
@@ -465,6 +473,8 @@ def tril(x: TensorLike, k: int = 0) -> Tensor:
     return _triangle("tril", x, k, lower=True)
 
 
+@deferring
+@with_synonyms
 def triu(x: TensorLike, k: int = 0) -> Tensor:
     """The last two axes with 0 below diagonal ``k``.
 

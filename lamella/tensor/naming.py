@@ -120,8 +120,10 @@ def contract(x: TensorLike, y: TensorLike, over: str | Sequence[str]) -> Tensor:
     shared = [n for n in of_a if n in of_b and n not in summed]
     rest = [n for n in (*of_a, *of_b) if n not in shared and n not in summed]
     label: dict[str | None, int] = {n: i for i, n in enumerate(dict.fromkeys((*of_a, *of_b)))}
-    labels = [tuple(label[n] for n in own) for own in (of_a, of_b, (*shared, *rest))]
-    return wrap(ops.contract(a, b, *labels))
+    a_labels, b_labels, out = (
+        [label[n] for n in own] for own in (of_a, of_b, (*shared, *rest))
+    )
+    return wrap(ops.contract(a, b, a_labels, b_labels, out))
 
 
 def by_name(x: Tensor, subscript: Mapping[str, Any]) -> tuple[Any, ...]:

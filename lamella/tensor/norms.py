@@ -8,14 +8,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from lamella import ops
-from lamella.dtypes import int64
+from lamella.dtypes import finfo, int64
 from lamella.errors import OptionError, ShapeError
 from lamella.ir.node import Node
 from lamella.tensor.axes import Axes, axes_of, kept
 from lamella.tensor.core import wrap
+from lamella.tensor.deferring import deferring
 from lamella.tensor.keywords import with_synonyms
 from lamella.tensor.operands import TensorLike, as_float, as_node, cast, scalar_node
 from lamella.tensor.reduction import root
@@ -75,6 +74,7 @@ def _power_norm(size: Node, order: float, axes: tuple[int, ...]) -> Node:
     return ops.where(none, zero, taken)
 
 
+@deferring
 @with_synonyms
 def vector_norm(x: TensorLike, axis: Axes = None, keepdims: bool = False, ord: float = 2) -> Tensor:
     """``(sum |x|**ord)**(1/ord)`` over ``axis``; ``ord`` may be 0 (nonzero elements) or ±inf.
@@ -88,6 +88,7 @@ def vector_norm(x: TensorLike, axis: Axes = None, keepdims: bool = False, ord: f
     return wrap(ops.reshape(found, kept(node.shape, axes)) if keepdims else found)
 
 
+@deferring
 @with_synonyms
 def matrix_norm(x: TensorLike, keepdims: bool = False, ord: float | str = "fro") -> Tensor:
     """A norm of the last two axes.
@@ -125,13 +126,14 @@ def _matrix_norm(node: Node, ord: Order) -> Node:
     if ord in ("nuc", 2, -2):
         _require_matrix("matrix_norm", node)
         values = ops.svd(node)[1]
-        choose = {"nuc": ops.reduce_sum, 2: ops.reduce_max, -2: ops.reduce_min}[ord]  # type: ignore[index]
+        choose = {"nuc": ops.reduce_sum, 2: ops.reduce_max, -2: ops.reduce_min}[ord]
         return choose(values, (values.ndim - 1,))
     raise OptionError(
         f"[matrix_norm] no norm {ord!r}; known: 'fro', 'nuc', 1, -1, 2, -2, inf, -inf"
     )
 
 
+@deferring
 @with_synonyms
 def norm(
     x: TensorLike, ord: Order = None, axis: Axes = None, keepdims: bool = False
@@ -237,5 +239,5 @@ def tolerance(node: Node, given: TensorLike | None) -> Node:
     """A bound of singular values as a node; by default the larger size times the type's epsilon."""
     if given is None:
         size = max(int(size) for size in node.shape[-2:])
-        return scalar_node(size * float(np.finfo(node.dtype.part.numpy).eps), node.dtype.part)
+        return scalar_node(size * finfo(node.dtype).eps, node.dtype.part)
     return as_node(given, node.dtype.part)

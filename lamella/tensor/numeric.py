@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from lamella import ops
-from lamella.dtypes import as_dtype, bool_, float32, int32, int64, uint8
+from lamella.dtypes import DType, as_dtype, bool_, float32, int32, int64, uint8
 from lamella.errors import DTypeError, ShapeError
 from lamella.ir.node import Node
 from lamella.tensor import comparison as _compare
@@ -218,7 +218,8 @@ def frexp(x: TensorLike) -> tuple[Tensor, Tensor]:
     [[0.5, -0.75], [4, 0]]
     """
     node = as_float(as_node(x))
-    node = node if node.dtype.bits >= 32 else cast(node, float32)
+    own = node.dtype
+    node = node if own.bits >= 32 else cast(node, float32)
     whole, width, bias = (int32, 23, 126) if node.dtype is float32 else (int64, 52, 1022)
     limit = _like(node, 2.0 ** (1 - bias))
     small = ops.less(ops.abs(node), limit)  # subnormal: scaled up first
@@ -230,7 +231,7 @@ def frexp(x: TensorLike) -> tuple[Tensor, Tensor]:
     mantissa = as_node(ldexp(wrap(scaled), wrap(ops.negative(power))))
     shift = ops.where(small, ops.constant(60, whole), ops.constant(0, whole))
     exponent = ops.where(plain, ops.subtract(power, shift), power)
-    return wrap(ops.where(plain, mantissa, node)), wrap(cast(exponent, int32))
+    return wrap(cast(ops.where(plain, mantissa, node), own)), wrap(cast(exponent, int32))
 
 
 def polyval(p: TensorLike, x: TensorLike) -> Tensor:
@@ -299,11 +300,13 @@ def iscomplex(x: TensorLike) -> Tensor:
 
 
 # -- integers --------------------------------------------------------------------------------------
-def _integers(name: str, x: TensorLike, y: TensorLike) -> tuple[Node, Node]:
+def _sizes(name: str, x: TensorLike, y: TensorLike) -> tuple[Node, Node, DType]:
+    """The absolute values, unsigned so that the least number has one too, and the result's type."""
     a, b = pair(name, x, y)
     if not a.dtype.is_integer:
         raise DTypeError(f"[{name}] operands promote to {a.dtype.name}; it is defined of integers")
-    return ops.abs(a), ops.abs(b)
+    unsigned = as_dtype(f"uint{a.dtype.bits}")
+    return cast(ops.abs(a), unsigned), cast(ops.abs(b), unsigned), a.dtype
 
 
 def gcd(x: TensorLike, y: TensorLike) -> Tensor:
@@ -313,7 +316,7 @@ def gcd(x: TensorLike, y: TensorLike) -> Tensor:
     >>> gcd([12, 0], [18, 5]).tolist()
     [6, 5]
     """
-    a, b = _integers("gcd", x, y)
+    a, b, dtype = _sizes("gcd", x, y)
     shape = ops.add(a, b).shape
     a, b = ops.broadcast_to(a, shape), ops.broadcast_to(b, shape)
     zero = ops.constant(0, a.dtype)
@@ -321,7 +324,7 @@ def gcd(x: TensorLike, y: TensorLike) -> Tensor:
     for _ in range(steps):
         done = ops.equal(b, zero)
         a, b = ops.where(done, a, b), ops.where(done, zero, ops.remainder(a, b))
-    return wrap(a)
+    return wrap(cast(a, dtype))
 
 
 def lcm(x: TensorLike, y: TensorLike) -> Tensor:
@@ -330,10 +333,10 @@ def lcm(x: TensorLike, y: TensorLike) -> Tensor:
     >>> lcm([4, 0], 6).tolist()
     [12, 0]
     """
-    a, b = _integers("lcm", x, y)
+    a, b, dtype = _sizes("lcm", x, y)
     divisor = as_node(gcd(wrap(a), wrap(b)))
     safe = ops.maximum(divisor, ops.constant(1, divisor.dtype))
-    return wrap(ops.multiply(ops.floor_divide(a, safe), b))
+    return wrap(cast(ops.multiply(ops.floor_divide(a, safe), b), dtype))
 
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TensorLike", "arithmetic", "as_float", "as_node", "cast", "compare", "compared", "count_node",
-    "pair", "primitive", "scalar_node", "unary",
+    "new_tensor", "pair", "primitive", "scalar_node", "unary",
 ]  # fmt: skip
 
 Scalar = bool | int | float | complex
@@ -123,6 +123,11 @@ def as_node(x: TensorLike, dtype: DType | None = None) -> Node:
     else:
         node = node_from_data(x)
     return node if dtype is None or node.dtype is dtype else ops.cast(node, dtype)
+
+
+def new_tensor(x: TensorLike) -> Tensor:
+    """A new tensor of the value of ``x``."""
+    return wrap(as_node(x))
 
 
 def cast(node: Node, dtype: DType) -> Node:

@@ -7,8 +7,8 @@ corners come from what the earlier axes added, as in NumPy. All are differentiab
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from lamella.dtypes import float64, int64
 from lamella.errors import OptionError, ShapeError, did_you_mean
 from lamella.ir.node import Node
 from lamella.tensor.core import wrap
+from lamella.tensor.deferring import deferring
 from lamella.tensor.host import node_from_array
 from lamella.tensor.operands import TensorLike, as_float, as_node, cast, scalar_node
 from lamella.tensor.quantiles import median
@@ -35,7 +36,9 @@ PadMode = Literal[
     "constant", "edge", "empty", "linear_ramp", "maximum", "mean", "median", "minimum", "reflect",
     "symmetric", "wrap",
 ]  # fmt: skip
-_STATISTICS = {"maximum": max_of, "minimum": min_of, "mean": mean, "median": median}
+_STATISTICS: Final[dict[str, Callable[..., Tensor]]] = {
+    "maximum": max_of, "minimum": min_of, "mean": mean, "median": median,
+}
 _REPEATING = ("edge", "reflect", "symmetric", "wrap")
 _MODES = ("constant", "empty", "linear_ramp", *_REPEATING, *_STATISTICS)
 
@@ -52,6 +55,7 @@ def _pairs(name: str, value: Any, ndim: int) -> list[tuple[Any, Any]]:
     return [(before, after) for before, after in pairs]
 
 
+@deferring
 def pad(
     x: TensorLike,
     pad_width: Amounts,

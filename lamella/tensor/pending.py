@@ -3,9 +3,10 @@
 Input: handles noted as operations are recorded. Output: their nodes hold values.
 Looking at any value computes every live pending handle together, so a training step is one program.
 A loop that never looks flushes by itself: past ``config.flush`` noted handles (0: never), as soon
-as an operation is recorded where the first one after the last flush was, or where the one was that
-passed the limit (so that every flush of a loop has one structure); at four times that number,
-anywhere.
+as an operation is recorded where the first one after the last flush was (after a flush of few, the
+one past ``FEW``: where an operation is recorded takes longer to find out than to record it), or
+where the one was that passed the limit (so that every flush of a loop has one structure); at four
+times that number, anywhere.
 
 Traces: while a transformation runs a user's function, it registers a :class:`Trace` for its thread.
 Every recording function tells it which handles are read and rebound; nothing recorded meanwhile is
@@ -18,17 +19,18 @@ own sake.
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from threading import get_ident
 from types import FrameType
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 from weakref import ref
 
 from lamella.config import config
 from lamella.errors import TraceError
+from lamella.forks import new_lock
+from lamella.ir.dim import Shape
 from lamella.ir.node import Node, topological
-from lamella.ops.calls import Call, parts
+from lamella.ops.calls import has_effects, parts
 from lamella.runtime.memory import relief
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Trace", "compute", "current_trace", "flush", "hold", "note", "noted", "perform",
-    "placeholder_in", "set_trace", "soft_limit", "traces",
+    "placeholder_in", "set_trace", "soft_limit", "traces", "weigh",
 ]  # fmt: skip
 
 HARD: Final = 4  # times the soft limit, anywhere
@@ -47,9 +49,9 @@ _DEPTH: Final = 48  # frames of a recording site that are compared
 Site = tuple[tuple[object, int], ...]
 
 
-class Trace(Protocol):
-    """What a transformation learns while it runs a user's function. Each call comes before the
-    act.
+class Trace:
+    """What a transformation learns while it runs a user's function, and here lets pass. Each call
+    comes before the act.
     """
 
     def touch(self, tensor: TensorCore) -> None:
@@ -77,19 +79,27 @@ class Trace(Protocol):
     def backward(self, root: Node) -> None:
         """``backward()`` is about to walk down from ``root``."""
 
-    def effect(self, call: Node, function: Callable[..., object]) -> None:
-        """The call, of a person's ``function``, must run once, after those announced before."""
+    def expect(self, shape: Shape, check: Callable[[Shape], None]) -> None:
+        """``check`` raises for a shape that the function cannot do with; some of ``shape`` is known
+        only when a program runs.
+        """
+
+    def effect(self, token: Node, function: Callable[..., object]) -> None:
+        """``token``, a result of a call of a person's ``function``, must be computed once, after
+        those announced before.
+        """
 
 
 traces: Final[dict[int, Trace]] = {}  # by thread; empty almost always, which is the fast path
 noted: Final[list[ref[TensorCore]]] = []
-_lock: Final = threading.RLock()
+_lock: Final = new_lock()
 HELD: Final = 256 << 20
 _held = 0  # bytes of arrays taken in since the last flush, which pending operations may keep alive
-_limit = 0  # number of noted handles at which the recording site is looked at
-_sites: list[
-    Site
-] = []  # of the first operation after the last flush, and of the one past the limit
+FEW: Final = 64
+_few = 0  # the limit after a flush of few
+_weight = 0  # of what stands for more than one operation, since the last flush
+_limit = 0  # number of noted handles at which the recording site is looked at, less that weight
+_sites: list[Site] = []  # of an operation after the last flush, and of the one past the limit
 evaluator: Callable[[Sequence[Node]], None] | None = None
 
 
@@ -114,6 +124,13 @@ def note(tensor: TensorCore) -> None:
         _consider()
 
 
+def weigh(operations: int) -> None:
+    """Count a handle that is about to be noted as so many operations."""
+    global _limit, _weight
+    _weight += operations
+    _limit -= operations
+
+
 def _recording_site() -> Site:
     """The stack of the recording operation, from the first frame outside the package outwards and
     inwards.
@@ -131,23 +148,33 @@ def soft_limit() -> int:
     return config.flush or NEVER
 
 
+def _flush_changed() -> None:
+    global _few
+    _few = min(FEW, soft_limit())
+
+
+config.watch("flush", _flush_changed)
+_flush_changed()
+
+
 def _consider() -> None:
     """Called by an operation that finds ``_limit`` passed: the first after a flush, or any when
     there is much.
     """
     global _limit
     site = _recording_site()
-    if _limit == 0:
-        _limit = soft_limit()
+    many = len(noted) + _weight >= HARD * soft_limit()
+    if not _sites:
+        _limit = soft_limit() - _weight
         _sites[:] = [site]
-    elif len(_sites) == 1 and site not in _sites and len(noted) < HARD * _limit:
+    elif len(_sites) == 1 and site not in _sites and not many:
         _sites.append(site)
-    elif site in _sites or len(noted) >= HARD * _limit:
-        _sites[:] = [site]
+    elif site in _sites or many:
         newest = noted.pop()  # the operation being recorded starts the next structure
         flush()
         noted.append(newest)
         _limit = soft_limit()
+        _sites[:] = [site]
 
 
 def placeholder_in(node: Node) -> bool:
@@ -155,17 +182,20 @@ def placeholder_in(node: Node) -> bool:
     effect of one.
     """
     return any(
-        part.op.name == "placeholder" or (isinstance(part.op, Call) and part.op.effect)
+        part.op.name == "placeholder" or has_effects(part)
         for part in topological([node]) if part.value is None
     )  # fmt: skip
 
 
-def perform(call: Node, function: Callable[..., object]) -> None:
-    """See to an effect: run it now, or hand it to the trace of this thread, which will."""
+def perform(token: Node, function: Callable[..., object]) -> None:
+    """See to an effect: have it now, or hand it to the trace of this thread, which will."""
     trace = current_trace()
     if trace is not None:
-        trace.effect(call, function)
+        trace.effect(token, function)
         return
+    if token.value is not None:  # with another effect of the same call
+        return
+    (call,) = token.inputs
     for source in call.inputs:
         if source.value is None and source.size != 0:  # templates of results have no elements
             flush(source)
@@ -193,12 +223,16 @@ relief.append(_give_up)
 
 
 def _evaluate(nodes: Sequence[Node]) -> None:
-    global evaluator
     if evaluator is None:
-        from lamella.runtime.evaluate import evaluate
+        _load_evaluator()
+    evaluator(nodes)  # type: ignore[misc]
 
-        evaluator = evaluate
-    evaluator(nodes)
+
+def _load_evaluator() -> None:
+    global evaluator
+    from lamella.runtime.evaluate import evaluate
+
+    evaluator = evaluate
 
 
 def _refuse_traced(node: Node, looked_at: str) -> None:
@@ -231,12 +265,12 @@ def flush(node: Node | None = None, looked_at: str = "value") -> None:
     so that only what depends on the fault raises: ``node``'s own error, or the first one if no node
     is given.
     """
-    if node is not None and current_trace() is not None:
+    if traces and node is not None and current_trace() is not None:
         compute([node], looked_at)
         return
     with _lock:
         waiting = _take()
-        if node is not None and node.value is None and all(node is not other for other in waiting):
+        if node is not None and node.value is None and node not in waiting:
             waiting.append(node)
         if not waiting:
             return
@@ -251,17 +285,19 @@ def flush(node: Node | None = None, looked_at: str = "value") -> None:
 
 def _take() -> list[Node]:
     """The pending nodes of live noted handles, once each; ``noted`` is empty afterwards."""
-    global _held, _limit
-    _held = 0
+    global _held, _limit, _weight
+    _held = _weight = 0
     references = noted[:]
     del noted[: len(references)]  # other threads may have added to the end meanwhile
-    handles = [reference() for reference in references]
-    _limit = 0
-    found: dict[int, Node] = {}
-    for handle in handles:
-        if handle is not None and handle.node.value is None:
-            found[id(handle.node)] = handle.node
-    return list(found.values())
+    _limit = 0 if len(references) > FEW else _few
+    if _sites:
+        _sites.clear()
+    found: dict[Node, None] = {}
+    for reference in references:
+        handle = reference()
+        if handle is not None and (node := handle.node).value is None:
+            found[node] = None
+    return [*found]
 
 
 def _separately(

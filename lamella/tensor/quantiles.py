@@ -14,11 +14,12 @@ import numpy as np
 
 from lamella import ops
 from lamella.dtypes import float64, int64
-from lamella.errors import OptionError, ShapeError, did_you_mean
+from lamella.errors import OptionError, did_you_mean
 from lamella.ir.dim import product
 from lamella.ir.node import Node
-from lamella.tensor.axes import Axes, axes_of, kept
+from lamella.tensor.axes import Axes, axes_of, kept, require_elements
 from lamella.tensor.core import TensorCore, wrap
+from lamella.tensor.deferring import deferring
 from lamella.tensor.keywords import with_synonyms
 from lamella.tensor.operands import TensorLike, as_float, as_node, cast, count_node
 
@@ -118,7 +119,9 @@ def _choose(ordered: Node, q: Node, method: str, skip_nan: bool) -> Node:
     weight = ops.cast(ops.broadcast_to(weight, shape), ordered.dtype)
     rise = ops.multiply(weight, ops.subtract(second, first))
     zero = ops.constant(0.0, ordered.dtype)
-    value = ops.where(ops.equal(weight, zero), first, ops.add(first, rise))  # of infinities too
+    endless = ops.logical_and(ops.isinf(first), ops.not_equal(second, ops.negative(first)))
+    kept = ops.logical_or(ops.equal(weight, zero), endless)  # between -inf and a number is -inf
+    value = ops.where(kept, first, ops.add(first, rise))
     if not skip_nan:  # nan sorts last: one there, and every quantile is nan
         end = ops.slice(ordered, (*[0] * last, _last(ordered)), (*ordered.shape[:-1], 1))
         end = ops.broadcast_to(end, shape)
@@ -147,17 +150,14 @@ def _quantile(
     if method not in _METHODS:
         raise OptionError(f"[{name}] no method {method!r}; {did_you_mean(method, _METHODS)}")
     axes = axes_of(name, axis, node.shape)
-    if 0 in [node.shape[a] for a in axes]:
-        raise ShapeError(
-            f"[{name}] shape {node.shape} over axes {axes} has no elements, and so no {name}; "
-            "reduce over an axis that is not empty"
-        )
+    require_elements(name, node.shape, axes, name)
     levels = ops.reshape(q, (q.size,))
     found = _choose(_sorted_last(node, axes), levels, method, skip_nan)
     rest = kept(node.shape, axes) if keepdims else found.shape[1:]
     return wrap(ops.reshape(found, (*q.shape, *rest)))
 
 
+@deferring
 @with_synonyms
 def quantile(
     x: TensorLike,
@@ -207,6 +207,7 @@ def _hundredths(name: str, q: TensorLike) -> Node:
     return _levels(name, np.asarray(q, np.float64) / 100)
 
 
+@deferring
 @with_synonyms
 def percentile(
     x: TensorLike,
@@ -240,6 +241,7 @@ def nanpercentile(
     return _quantile("nanpercentile", x, levels, axis, method, keepdims, True)
 
 
+@deferring
 @with_synonyms
 def median(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The middle element over ``axis``, or the mean of the two middle ones.
@@ -250,6 +252,7 @@ def median(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     return _quantile("median", x, _number(0.5), axis, "linear", keepdims, False)
 
 
+@deferring
 @with_synonyms
 def nanmedian(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """:func:`median` of the elements that are not nan.

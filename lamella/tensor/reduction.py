@@ -16,9 +16,11 @@ from lamella.dtypes import DType, as_dtype, bool_, float32, int64, uint64
 from lamella.errors import ShapeError
 from lamella.ir.dim import Shape
 from lamella.ir.node import Node
-from lamella.tensor.axes import Axes, axes_of, axis_of, kept
+from lamella.tensor.axes import Axes, axes_of, axis_of, kept, require_elements
 from lamella.tensor.core import wrap
+from lamella.tensor.deferring import deferring
 from lamella.tensor.keywords import with_synonyms
+from lamella.tensor.manipulation import diagonal_node
 from lamella.tensor.operands import TensorLike, as_float, as_node, cast, count_node, scalar_node
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "cummax", "cummin",
     "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "logsumexp", "max", "mean",
-    "min", "prod", "std", "sum", "var",
+    "min", "prod", "std", "sum", "trace", "var",
 ]  # fmt: skip
 
 
@@ -42,6 +44,7 @@ def sum_dtype(dtype: DType, wanted: object) -> DType:
     return dtype if dtype.inexact else uint64 if dtype.kind == "u" else int64
 
 
+@deferring
 @with_synonyms
 def sum(x: TensorLike, axis: Axes = None, dtype: object = None, keepdims: bool = False) -> Tensor:
     """The sum over ``axis``; of integers and bools as int64 (uint64 of unsigned ones).
@@ -55,6 +58,7 @@ def sum(x: TensorLike, axis: Axes = None, dtype: object = None, keepdims: bool =
     return wrap(_shaped(total, node.shape, axes, keepdims))
 
 
+@deferring
 @with_synonyms
 def prod(x: TensorLike, axis: Axes = None, dtype: object = None, keepdims: bool = False) -> Tensor:
     """The product over ``axis``; of integers and bools as int64 (uint64 of unsigned ones).
@@ -81,6 +85,7 @@ def mean_node(node: Node, axes: tuple[int, ...], keepdims: bool = False) -> Node
     return _shaped(mean, node.shape, axes, keepdims)
 
 
+@deferring
 @with_synonyms
 def mean(x: TensorLike, axis: Axes = None, dtype: object = None, keepdims: bool = False) -> Tensor:
     """The mean ``sum(x) / n`` over ``axis``; of integers as float32, of nothing nan.
@@ -113,6 +118,7 @@ def square_modulus(node: Node) -> Node:
     return ops.add(ops.square(ops.real(node)), ops.square(ops.imag(node)))
 
 
+@deferring
 @with_synonyms
 def var(
     x: TensorLike, axis: Axes = None, *, correction: float = 0, keepdims: bool = False
@@ -128,6 +134,7 @@ def var(
     return wrap(_variance("var", x, axis, correction, keepdims))
 
 
+@deferring
 @with_synonyms
 def std(
     x: TensorLike, axis: Axes = None, *, correction: float = 0, keepdims: bool = False
@@ -151,14 +158,21 @@ def _extreme(
 ) -> Tensor:
     node = as_node(x)
     axes = axes_of(name, axis, node.shape)
-    if 0 in [node.shape[axis] for axis in axes]:
-        raise ShapeError(
-            f"[{name}] shape {node.shape} over axes {axes} has no elements, and so no {name}; "
-            "reduce over an axis that is not empty"
-        )
+    require_elements(name, node.shape, axes, name)
     return wrap(_shaped(builder(node, axes), node.shape, axes, keepdims))
 
 
+@deferring
+def peak(x: TensorLike, axis: Axes = None) -> Tensor:
+    """The largest element over ``axis``, kept as axes of size 1, without a derivative: what is
+    taken out of exponents. Unlike :func:`max`, nothing where an axis turns out to be empty.
+    """
+    node = ops.stop_gradient(as_node(x))
+    axes = axes_of("max", axis, node.shape)
+    return wrap(_shaped(ops.reduce_max(node, axes), node.shape, axes, True))
+
+
+@deferring
 @with_synonyms
 def max(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The largest element over ``axis``; nan wins. Equal largest elements share the gradient.
@@ -174,6 +188,7 @@ def max(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     return _extreme("max", ops.reduce_max, x, axis, keepdims)
 
 
+@deferring
 @with_synonyms
 def min(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The smallest element over ``axis``; nan wins. Equal smallest elements share the gradient.
@@ -195,6 +210,7 @@ def _truth(x: TensorLike) -> Node:
     return node if node.dtype is bool_ else ops.not_equal(node, ops.constant(0, node.dtype))
 
 
+@deferring
 @with_synonyms
 def any(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Whether an element over ``axis`` is nonzero.
@@ -207,6 +223,7 @@ def any(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     return wrap(_shaped(ops.reduce_any(node, axes), node.shape, axes, keepdims))
 
 
+@deferring
 @with_synonyms
 def all(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Whether every element over ``axis`` is nonzero.
@@ -219,6 +236,7 @@ def all(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     return wrap(_shaped(ops.reduce_all(node, axes), node.shape, axes, keepdims))
 
 
+@deferring
 @with_synonyms
 def count_nonzero(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The number of nonzero elements over ``axis``, as int64.
@@ -242,14 +260,11 @@ def _position(
     else:
         position = axis_of(name, axis, shape)
         axes = (position,)
-    if node.shape[position] == 0:
-        raise ShapeError(
-            f"[{name}] shape {shape} has no elements along axis {axis}, and so no position; "
-            "use an axis that is not empty"
-        )
+    require_elements(name, shape, axes, "position")
     return wrap(_shaped(builder(node, position), shape, axes, keepdims))
 
 
+@deferring
 @with_synonyms
 def argmax(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """The position of the first largest element along ``axis`` (None: in the flattened tensor),
@@ -261,6 +276,7 @@ def argmax(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Te
     return _position("argmax", ops.argmax, x, axis, keepdims)
 
 
+@deferring
 @with_synonyms
 def argmin(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """The position of the first smallest element along ``axis`` (None: in the flattened tensor),
@@ -272,9 +288,11 @@ def argmin(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Te
     return _position("argmin", ops.argmin, x, axis, keepdims)
 
 
+@deferring
 @with_synonyms
 def logsumexp(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """``log(sum(exp(x)))`` over ``axis``, without overflow: the largest element is taken out first.
+    """``log(sum(exp(x)))`` over ``axis``, without overflow: the largest element is taken out first;
+    -inf over an axis without elements.
 
     >>> import math
     >>> logsumexp([1000.0, 1000.0]).item() - 1000.0 - math.log(2) < 1e-4
@@ -283,6 +301,8 @@ def logsumexp(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tenso
     node = as_float(as_node(x))
     axes = axes_of("logsumexp", axis, node.shape)
     zero = ops.constant(0.0, node.dtype)
+    if 0 in [node.shape[axis] for axis in axes]:
+        return wrap(_shaped(ops.log(ops.reduce_sum(node, axes)), node.shape, axes, keepdims))
     top = ops.stop_gradient(ops.reshape(ops.reduce_max(node, axes), kept(node.shape, axes)))
     top = ops.where(ops.isfinite(top), top, zero)
     total = ops.reduce_sum(ops.exp(ops.subtract(node, top)), axes)
@@ -298,6 +318,7 @@ def _running(name: str, builder: Callable[..., Node], node: Node, axis: int | No
     return wrap(builder(node, axis_of(name, axis, node.shape)))
 
 
+@deferring
 @with_synonyms
 def cumsum(x: TensorLike, axis: int | None = None, dtype: object = None) -> Tensor:
     """The running sum along ``axis`` (None: of the flattened tensor).
@@ -309,6 +330,7 @@ def cumsum(x: TensorLike, axis: int | None = None, dtype: object = None) -> Tens
     return _running("cumsum", ops.cumsum, cast(node, sum_dtype(node.dtype, dtype)), axis)
 
 
+@deferring
 @with_synonyms
 def cumprod(x: TensorLike, axis: int | None = None, dtype: object = None) -> Tensor:
     """The running product along ``axis`` (None: of the flattened tensor).
@@ -320,6 +342,7 @@ def cumprod(x: TensorLike, axis: int | None = None, dtype: object = None) -> Ten
     return _running("cumprod", ops.cumprod, cast(node, sum_dtype(node.dtype, dtype)), axis)
 
 
+@deferring
 @with_synonyms
 def cummax(x: TensorLike, axis: int | None = None) -> Tensor:
     """The largest element so far along ``axis``.
@@ -330,6 +353,7 @@ def cummax(x: TensorLike, axis: int | None = None) -> Tensor:
     return _running("cummax", ops.cummax, as_node(x), axis)
 
 
+@deferring
 @with_synonyms
 def cummin(x: TensorLike, axis: int | None = None) -> Tensor:
     """The smallest element so far along ``axis``.
@@ -372,3 +396,27 @@ def _cumulative(running: Tensor, axis: int | None, first: int, include: bool) ->
     place = axis_of("cumulative", 0 if axis is None else axis, node.shape)
     low = [1 if each == place else 0 for each in range(node.ndim)]
     return wrap(ops.pad(node, low, [0] * node.ndim, ops.constant(first, node.dtype)))
+
+
+@deferring
+def trace(
+    x: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: object = None
+) -> Tensor:
+    """The sum of the elements ``x[i, i + offset]`` of two axes, the first two by default.
+
+    Integers are summed as int64 (unsigned ones as uint64) unless ``dtype`` says otherwise.
+
+    Raises:
+        ShapeError: for axes that ``x`` has not, or one axis given twice.
+
+    >>> trace([[1, 2], [3, 4]]).item()
+    5
+    """
+    node = as_node(x)
+    if node.ndim < 2:
+        raise ShapeError(f"[trace] shape {node.shape} is no matrix; give at least two axes")
+    first, second = (axis_of("trace", a, node.shape) for a in (axis1, axis2))
+    if first == second:
+        raise ShapeError(f"[trace] axes {axis1} and {axis2} are the same; a diagonal has two")
+    found = diagonal_node(cast(node, sum_dtype(node.dtype, dtype)), offset, first, second)
+    return wrap(ops.reduce_sum(found, (found.ndim - 1,)))

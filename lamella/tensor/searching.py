@@ -7,17 +7,18 @@ recorded.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, overload
 
 import numpy as np
 
 from lamella import ops
 from lamella.dtypes import DType, as_dtype, bool_, int64
 from lamella.errors import OptionError, ShapeError, TraceError
-from lamella.ir.dim import product
+from lamella.ir.dim import Shape, product
 from lamella.ir.node import Node
 from lamella.tensor.axes import axis_of
 from lamella.tensor.core import TensorCore, array_of, value_of, wrap
+from lamella.tensor.deferring import deferring
 from lamella.tensor.host import node_from_array
 from lamella.tensor.keywords import with_synonyms
 from lamella.tensor.operands import TensorLike, as_node, cast, pair, scalar_node
@@ -36,8 +37,8 @@ __all__ = [
 class Sorted(NamedTuple):
     """Values and their positions."""
 
-    values: Any
-    indices: Any
+    values: Tensor
+    indices: Tensor
 
 
 def host(x: TensorLike, name: str, instead: str = "") -> np.ndarray:
@@ -61,6 +62,7 @@ def host(x: TensorLike, name: str, instead: str = "") -> np.ndarray:
 
 
 # -- order -----------------------------------------------------------------------------------------
+@deferring
 @with_synonyms
 def sort(x: TensorLike, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """The elements along ``axis`` in ascending order; nan comes last.
@@ -72,6 +74,7 @@ def sort(x: TensorLike, axis: int = -1, descending: bool = False, stable: bool =
     return wrap(ops.sort(node, axis_of("sort", axis, node.shape), descending, stable))
 
 
+@deferring
 @with_synonyms
 def argsort(x: TensorLike, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """The positions (int64) that put the elements along ``axis`` in order; equal ones keep theirs.
@@ -83,9 +86,14 @@ def argsort(x: TensorLike, axis: int = -1, descending: bool = False, stable: boo
     return wrap(ops.argsort(node, axis_of("argsort", axis, node.shape), descending, stable))
 
 
+@deferring
 @with_synonyms
-def topk(x: TensorLike, k: int, axis: int = -1, largest: bool = True) -> Sorted:
+def topk(
+    x: TensorLike, k: int, axis: int = -1, largest: bool = True, sorted: bool = True
+) -> Sorted:
     """The ``k`` largest (or smallest) elements along ``axis``, in order, and their positions.
+
+    They are in order whether ``sorted`` asks for it or not.
 
     Raises:
         ShapeError: if there are fewer than ``k``.
@@ -117,6 +125,7 @@ def _not_after(a: Node, b: Node) -> Node:
     return ops.logical_not(_before(b, a))
 
 
+@deferring
 @with_synonyms
 def searchsorted(
     sorted_sequence: TensorLike,
@@ -165,6 +174,7 @@ def take_node(node: Node, index: Node, axis: int, checked: bool = False) -> Node
     return ops.permute(chosen, [*others[:axis], *range(inner), *others[axis:]])
 
 
+@deferring
 @with_synonyms
 def take(x: TensorLike, indices: TensorLike, axis: int | None = None) -> Tensor:
     """The slices of ``x`` at ``indices`` along ``axis`` (None: of the flattened tensor).
@@ -181,6 +191,7 @@ def take(x: TensorLike, indices: TensorLike, axis: int | None = None) -> Tensor:
     return wrap(take_node(node, as_node(indices), axis_of("take", axis, node.shape), checked=True))
 
 
+@deferring
 @with_synonyms
 def take_along_axis(x: TensorLike, indices: TensorLike, axis: int = -1) -> Tensor:
     """``result[i, j] = x[i, indices[i, j]]`` along ``axis`` 1, likewise along others.
@@ -194,15 +205,32 @@ def take_along_axis(x: TensorLike, indices: TensorLike, axis: int = -1) -> Tenso
     )
 
 
+def _beginning(x: Node, shape: Shape, place: int | None = None) -> Node:
+    """``x`` from the start of each axis but ``place`` as far as ``shape`` goes."""
+    if x.ndim != len(shape):
+        return x
+    ends = tuple(
+        count if axis != place and isinstance(size, int) and isinstance(count, int) and count < size
+        else size
+        for axis, (size, count) in enumerate(zip(x.shape, shape, strict=True))
+    )  # fmt: skip
+    return x if ends == x.shape else ops.slice(x, (0,) * x.ndim, ends)
+
+
+@deferring
 def gather(x: TensorLike, dim: int, index: TensorLike) -> Tensor:
-    """PyTorch's name and order of arguments for :func:`take_along_axis`.
+    """PyTorch's :func:`take_along_axis`: along the other axes, indices that are fewer than the
+    elements concern the first of them and are not broadcast.
 
-    >>> gather([[10, 20], [30, 40]], 1, [[1], [0]]).tolist()
-    [[20], [30]]
+    >>> gather([[10, 20], [30, 40]], 1, [[1], [0]]).tolist(), gather([[1], [2]], 1, [[0]]).tolist()
+    ([[20], [30]], [[1]])
     """
-    return take_along_axis(x, index, axis=dim)
+    node, chosen = as_node(x), as_node(index)
+    node = _beginning(node, chosen.shape, axis_of("gather", dim, node.shape))
+    return take_along_axis(wrap(node), wrap(chosen), axis=dim)
 
 
+@deferring
 @with_synonyms
 def put_along_axis(
     x: TensorLike, indices: TensorLike, values: TensorLike, axis: int = -1, mode: str = "set"
@@ -222,22 +250,50 @@ def put_along_axis(
     return wrap(ops.put_along_axis(node, index, ops.broadcast_to(new, index.shape), place, mode))
 
 
-def scatter(x: TensorLike, dim: int, index: TensorLike, src: TensorLike) -> Tensor:
-    """PyTorch's name and order of arguments for :func:`put_along_axis`.
+@deferring
+def scatter(
+    x: TensorLike, dim: int, index: TensorLike, src: TensorLike | None = None, *,
+    value: TensorLike | None = None, reduce: str | None = None,
+) -> Tensor:  # fmt: skip
+    """PyTorch's :func:`put_along_axis`: along the other axes, indices that are fewer than the
+    elements concern the first of them, and so do those of ``src``; nothing is broadcast.
 
-    >>> scatter([[1, 2]], 1, [[1]], [[9]]).tolist()
-    [[1, 9]]
+    Args:
+        x: any shape.
+        dim: the axis of the indices.
+        index: integers, as many axes as ``x``.
+        src: what to write, by index; or one number.
+        value: one number to write everywhere, instead of ``src``.
+        reduce: ``"add"``, ``"max"`` or ``"min"`` of what is there and what comes; None replaces.
+
+    Raises:
+        OptionError: for another ``reduce``, or unless one of ``src`` and ``value`` is given.
+
+    >>> scatter([[1, 2]], 1, [[1]], [[9]]).tolist(), scatter([[1, 2]], 1, [[1]], value=0).tolist()
+    ([[1, 9]], [[1, 0]])
     """
-    return put_along_axis(x, index, src, axis=dim)
+    new = value if src is None else src
+    if new is None or (src is not None and value is not None):
+        raise OptionError("[scatter] what to write is src or value; give one of them")
+    node, chosen = as_node(x), as_node(index)
+    part = _beginning(node, chosen.shape, axis_of("scatter", dim, node.shape))
+    if not isinstance(new, bool | int | float | complex):
+        new = wrap(_beginning(as_node(new, node.dtype), chosen.shape))
+    mode = "set" if reduce is None else reduce
+    found = put_along_axis(wrap(part), wrap(chosen), new, axis=dim, mode=mode)
+    if part is node:
+        return found
+    return wrap(node).at[tuple(slice(0, size) for size in part.shape)].set(found)
 
 
+@deferring
 def scatter_add(x: TensorLike, dim: int, index: TensorLike, src: TensorLike) -> Tensor:
     """:func:`scatter` that adds, repeated indices included.
 
     >>> scatter_add([0, 0], 0, [1, 1], [2, 3]).tolist()
     [0, 5]
     """
-    return put_along_axis(x, index, src, axis=dim, mode="add")
+    return scatter(x, dim, index, src, reduce="add")
 
 
 # -- by value --------------------------------------------------------------------------------------
@@ -257,16 +313,28 @@ def _truth(x: TensorLike) -> Node:
     return node if node.dtype is bool_ else ops.not_equal(node, ops.constant(0, node.dtype))
 
 
+@overload
 def nonzero(
-    x: TensorLike, size: int | None = None, fill_value: int | Sequence[int] = 0
-) -> tuple[Tensor, ...]:
-    """The positions of the nonzero elements, one int64 vector per axis.
+    x: TensorLike, size: int | None = None, fill_value: int | Sequence[int] = 0, *,
+    as_tuple: Literal[True] = True,
+) -> tuple[Tensor, ...]: ...  # fmt: skip
+@overload
+def nonzero(
+    x: TensorLike, size: int | None = None, fill_value: int | Sequence[int] = 0, *,
+    as_tuple: Literal[False],
+) -> Tensor: ...  # fmt: skip
+def nonzero(
+    x: TensorLike, size: int | None = None, fill_value: int | Sequence[int] = 0, *,
+    as_tuple: bool = True,
+) -> tuple[Tensor, ...] | Tensor:  # fmt: skip
+    """The positions of the nonzero elements, one int64 vector per axis, as NumPy gives them.
 
     Args:
         x: at least one axis.
         size: how many positions to give, which makes it usable inside ``jit``: the first ``size``,
             then ``fill_value``. Without it the values are looked at.
         fill_value: what follows the last position; one number, or one for each axis.
+        as_tuple: False for one matrix instead, as :func:`argwhere`.
 
     Raises:
         TraceError: inside a compiled function, without ``size``.
@@ -276,6 +344,8 @@ def nonzero(
     >>> nonzero([0, 1, 1], size=3, fill_value=-1)[0].tolist()
     [1, 2, -1]
     """
+    if not as_tuple:
+        return argwhere(x, size, fill_value)
     if size is None:
         found = np.nonzero(host(x, "nonzero", "size="))
         return tuple(wrap(node_from_array(i.astype(np.int64))) for i in found)
@@ -355,7 +425,9 @@ def _partitioned(
     return node, place
 
 
-def lexsort(keys: Sequence[TensorLike] | TensorLike, axis: int = -1) -> Tensor:
+def lexsort(
+    keys: Sequence[TensorLike] | TensorCore | np.ndarray, axis: int = -1
+) -> Tensor:
     """The positions that sort by the last key, then by the last but one among equals, and so on.
 
     >>> lexsort(([1, 2, 3], [0, 1, 0])).tolist()

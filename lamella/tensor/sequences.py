@@ -16,6 +16,7 @@ from lamella.ir.dim import Dim
 from lamella.ir.node import Node
 from lamella.tensor.axes import Axes, axes_of, axis_of
 from lamella.tensor.core import wrap
+from lamella.tensor.deferring import deferring
 from lamella.tensor.joining import diff
 from lamella.tensor.keywords import with_synonyms
 from lamella.tensor.operands import TensorLike, as_float, as_node, cast, pair, scalar_node
@@ -38,6 +39,7 @@ def _part(node: Node, axis: int, start: int, size: int) -> Node:
 
 
 # -- interpolation ---------------------------------------------------------------------------------
+@deferring
 def interp(
     x: TensorLike,
     xp: TensorLike,
@@ -127,6 +129,7 @@ def _periodic(at: Node, knots: Node, values: Node, period: float) -> tuple[Node,
 
 
 # -- convolution -----------------------------------------------------------------------------------
+@deferring
 def convolve(x: TensorLike, y: TensorLike, mode: ConvolveMode = "full") -> Tensor:
     """``result[n] = sum(x[m] y[n - m])`` of two vectors.
 
@@ -144,6 +147,7 @@ def convolve(x: TensorLike, y: TensorLike, mode: ConvolveMode = "full") -> Tenso
     return wrap(_convolved(a, b, mode))
 
 
+@deferring
 def correlate(x: TensorLike, y: TensorLike, mode: ConvolveMode = "valid") -> Tensor:
     """``result[k] = sum(x[n + k] conj(y[n]))`` of two vectors; modes as for :func:`convolve`.
 
@@ -183,6 +187,7 @@ def _convolved(a: Node, b: Node, mode: str, swapped_same: bool = False) -> Node:
 
 
 # -- calculus --------------------------------------------------------------------------------------
+@deferring
 @with_synonyms
 def trapezoid(
     y: TensorLike, x: TensorLike | None = None, dx: float = 1.0, axis: int = -1
@@ -269,6 +274,7 @@ def unwrap(
     return wrap(ops.add(node, added) if node.shape[place] != 0 else node)
 
 
+@deferring
 def gradient(
     f: TensorLike, *spacing: float | TensorLike, axis: Axes = None, edge_order: int = 1
 ) -> Tensor | list[Tensor]:
@@ -314,7 +320,8 @@ def _slope(node: Node, axis: int, spacing: float | TensorLike, edge_order: int) 
             f"needs {edge_order + 1}"
         )
     gaps = _gaps(node, axis, spacing, size)
-    inside = _inside(node, axis, gaps, size)
+    even = isinstance(spacing, int | float) or as_node(spacing).ndim == 0
+    inside = (_inside_even if even else _inside)(node, axis, gaps, size)
     ends = [_end(node, axis, gaps, size, edge_order, last) for last in (False, True)]
     return ops.concatenate([ends[0], inside, ends[1]], axis)
 
@@ -346,6 +353,15 @@ def _inside(node: Node, axis: int, gaps: Node, size: int) -> Node:
     b = ops.divide(ops.subtract(after, before), ops.multiply(before, after))
     c = ops.divide(before, ops.multiply(after, total))
     return ops.add(ops.add(_times(a, f0), _times(b, f1)), _times(c, f2))
+
+
+def _inside_even(node: Node, axis: int, gaps: Node, size: int) -> Node:
+    """(f₂ - f₀) / 2h, in which the middle, which may be nan, has no part."""
+    f0, f2 = (_part(node, axis, i, size - 2) for i in (0, 2))
+    twice = ops.multiply(ops.constant(2.0, gaps.dtype), _part(gaps, axis, 0, size - 2))
+    return ops.divide(
+        ops.subtract(f2, f0), cast(ops.broadcast_to(twice, f0.shape), node.dtype)
+    )
 
 
 def _end(node: Node, axis: int, gaps: Node, size: int, order: int, last: bool) -> Node:

@@ -7,7 +7,7 @@ and ``union1d`` take ``size=``, with which they are recorded like everything els
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -15,12 +15,14 @@ from lamella import ops
 from lamella.dtypes import bool_, int64
 from lamella.errors import OptionError
 from lamella.ir.node import Node
+from lamella.ops.base import Array
 from lamella.tensor.core import wrap
+from lamella.tensor.counting import bincount
 from lamella.tensor.host import node_from_array
 from lamella.tensor.joining import concat
 from lamella.tensor.keywords import with_synonyms
 from lamella.tensor.operands import TensorLike, as_node, pair, scalar_node
-from lamella.tensor.searching import host, searchsorted
+from lamella.tensor.searching import host, searchsorted, sort
 
 if TYPE_CHECKING:
     from lamella.tensor.tensor import Tensor
@@ -29,6 +31,8 @@ __all__ = [
     "intersect1d", "isin", "setdiff1d", "setxor1d", "union1d", "unique", "unique_all",
     "unique_counts", "unique_inverse", "unique_values",
 ]  # fmt: skip
+
+_MANY: Final = 1 << 14  # elements from which a program is quicker than NumPy
 
 
 class UniqueAll(NamedTuple):
@@ -54,15 +58,20 @@ class UniqueCounts(NamedTuple):
     counts: Any
 
 
-def _distinct(x: TensorLike) -> UniqueAll:
-    """Distinct elements, nan last and each by itself; looks at the values."""
+def _distinct(
+    x: TensorLike, index: bool = False, inverse: bool = False, counts: bool = False
+) -> list[Tensor]:
+    """Distinct elements, nan last and each by itself, and what else is wanted of ``unique_all``;
+    looks at the values.
+    """
     array = host(x, "unique", "lm.unique(x, size=)")
-    found = np.unique(
-        array, return_index=True, return_inverse=True, return_counts=True, equal_nan=False
-    )
-    parts = [np.asarray(found[0]), *(np.asarray(part).astype(np.int64) for part in found[1:])]
-    parts[2] = parts[2].reshape(array.shape)
-    return UniqueAll(*(wrap(node_from_array(part)) for part in parts))
+    distinct: Any = np.unique
+    found = distinct(array, index, inverse, counts, equal_nan=False)
+    values, *others = found if isinstance(found, tuple) else (found,)
+    parts = [np.asarray(part).astype(np.int64) for part in others]
+    if inverse:
+        parts[index] = parts[index].reshape(array.shape)
+    return [wrap(node_from_array(part)) for part in (values, *parts)]
 
 
 def unique_all(x: TensorLike) -> UniqueAll:
@@ -73,7 +82,7 @@ def unique_all(x: TensorLike) -> UniqueAll:
     >>> [part.tolist() for part in unique_all([3, 1, 3])]
     [[1, 3], [1, 0], [1, 0, 1], [1, 2]]
     """
-    return _distinct(x)
+    return UniqueAll(*_distinct(x, True, True, True))
 
 
 def unique_inverse(x: TensorLike) -> UniqueInverse:
@@ -82,8 +91,7 @@ def unique_inverse(x: TensorLike) -> UniqueInverse:
     >>> [part.tolist() for part in unique_inverse([3, 1, 3])]
     [[1, 3], [1, 0, 1]]
     """
-    found = _distinct(x)
-    return UniqueInverse(found.values, found.inverse_indices)
+    return UniqueInverse(*_distinct(x, inverse=True))
 
 
 def unique_counts(x: TensorLike) -> UniqueCounts:
@@ -92,8 +100,7 @@ def unique_counts(x: TensorLike) -> UniqueCounts:
     >>> [part.tolist() for part in unique_counts([3, 1, 3])]
     [[1, 3], [1, 2]]
     """
-    found = _distinct(x)
-    return UniqueCounts(found.values, found.counts)
+    return UniqueCounts(*_distinct(x, counts=True))
 
 
 def unique_values(x: TensorLike) -> Tensor:
@@ -102,7 +109,7 @@ def unique_values(x: TensorLike) -> Tensor:
     >>> unique_values([3, 1, 3]).tolist()
     [1, 3]
     """
-    return _distinct(x).values  # type: ignore[no-any-return]
+    return _distinct(x)[0]
 
 
 @with_synonyms
@@ -144,11 +151,34 @@ def unique(
         parts = _sized(as_node(x), size, fill_value)
         chosen = [parts[0], *(part for part, want in zip(parts[1:], wanted, strict=True) if want)]
         return wrap(chosen[0]) if len(chosen) == 1 else tuple(map(wrap, chosen))
+    if axis is None and not any(wanted):
+        return wrap(node_from_array(_ascending(host(x, "unique", "size="))))
     distinct: Any = np.unique
     found = distinct(host(x, "unique", "size="), *wanted, axis=axis)
     if isinstance(found, tuple):
         return tuple(wrap(node_from_array(part)) for part in found)
     return wrap(node_from_array(found))
+
+
+def _ascending(array: Array) -> Array:
+    """The distinct elements in ascending order, nans as one. Whole numbers in a range no longer
+    than they are many are counted, others are sorted.
+    """
+    if array.size < _MANY or array.dtype.kind not in "iuf" or array.dtype == np.uint64:
+        return np.unique(array)
+    flat = wrap(node_from_array(array.reshape(-1), copy=False))
+    if array.dtype.kind in "iu":
+        low, high = int(array.min()), int(array.max())
+        if high - low < array.size:
+            length = 1 << (high - low).bit_length()  # a power of two, so that programs are few
+            seen = bincount(flat.astype(int64) - low, length=length)
+            return (np.flatnonzero(seen.numpy()) + low).astype(array.dtype)
+    ordered = sort(flat).numpy()
+    nans = int(np.isnan(ordered).sum()) if array.dtype.kind == "f" else 0
+    ordered = ordered[: ordered.size - max(nans - 1, 0)]
+    first = np.append(True, ordered[1:] != ordered[:-1])
+    distinct: Array = ordered[first]
+    return distinct
 
 
 def _sized(x: Node, size: int, fill: TensorLike | None) -> tuple[Node, Node, Node, Node]:
@@ -165,7 +195,7 @@ def _sized(x: Node, size: int, fill: TensorLike | None) -> tuple[Node, Node, Nod
     place = ops.minimum(rank, _whole(size))
     ones = ops.full(1, (count,), int64)
     counts = ops.scatter(ops.full(0, (size + 1,), int64), place, ones, "add", checked=False)
-    first = ops.full(count, (size + 1,), int64)
+    first = ops.full(int(count), (size + 1,), int64)
     first = ops.scatter(first, place, order, "min", checked=False)
     counts, first = (ops.slice(node, (0,), (size,)) for node in (counts, first))
     there = ops.less(_whole(0), counts)

@@ -238,7 +238,7 @@ def lstsq(x1: TensorLike, x2: TensorLike, rcond: float | None = None) -> LstsqRe
     x = ops.matmul(ops.pseudo_inverse(a, relative), b)
     left = ops.subtract(ops.matmul(a, x), b)
     square = ops.square(ops.abs(left)) if left.dtype.kind != "c" else _squared(left)
-    over = bool(a.shape[-2] > a.shape[-1])  # type: ignore[operator]
+    over = bool(a.shape[-2] > a.shape[-1])
     sums = ops.reduce_sum(square, (square.ndim - 2,))
     if not over:
         sums = ops.full(0.0, (0,), sums.dtype)
@@ -376,7 +376,7 @@ def tensorsolve(x1: TensorLike, x2: TensorLike, axes: Sequence[int] | None = Non
         moved = [axis % a.ndim for axis in axes]
         a = ops.permute(a, (*(i for i in range(a.ndim) if i not in moved), *moved))
     shape = a.shape[b.ndim :]
-    rows, columns = math.prod(b.shape), math.prod(int(size) for size in shape)  # type: ignore[arg-type]
+    rows, columns = math.prod(b.shape), math.prod(int(size) for size in shape)
     if rows != columns or a.shape[: b.ndim] != b.shape:
         raise ShapeError(
             f"[tensorsolve] {a.shape} and {b.shape}: the first must begin with the second, and its "

@@ -193,7 +193,10 @@ def _axes_taken(entry: Any) -> int:
 
 
 def _complete(entries: list[Any], shape: Shape) -> list[Any]:
-    """Entries with the ellipsis replaced by whole slices, one for every axis not named."""
+    """Entries with whole slices for the axes not named; an ellipsis stays in front of its slices.
+
+    It stays because it stands between index arrays even where it covers no axis.
+    """
     dots = [i for i, entry in enumerate(entries) if entry is Ellipsis]
     taken = sum(_axes_taken(entry) for entry in entries)
     if len(dots) > 1:
@@ -205,8 +208,8 @@ def _complete(entries: list[Any], shape: Shape) -> list[Any]:
             f"[index] {taken} indices for shape {shape}, which has {len(shape)} axes; use at most "
             "that many"
         )
-    place = dots[0] if dots else len(entries)
-    return [*entries[:place], *[slice(None)] * (len(shape) - taken), *entries[place + 1 :]]
+    place = dots[0] + 1 if dots else len(entries)
+    return [*entries[:place], *[slice(None)] * (len(shape) - taken), *entries[place:]]
 
 
 def _mask_arrays(mask: Array, axis: int, shape: Shape) -> list[Array]:
@@ -253,7 +256,8 @@ def parse(subscript: object, shape: Shape) -> Subscript:
     entries = list(subscript) if isinstance(subscript, tuple) else [subscript]
     entries = _complete([_classify(entry) for entry in entries], shape)
     found = Subscript()
-    marks: list[str] = []  # per entry: "a" chosen by an array or integer, "s" slice, "n" new axis
+    # per entry: "a" array, "i" integer, "s" slice, "n" new axis, "." ellipsis
+    marks: list[str] = []
     axis = 0
     for entry in entries:
         axis = _add(entry, axis, shape, found, marks)
@@ -263,6 +267,9 @@ def parse(subscript: object, shape: Shape) -> Subscript:
 
 def _add(entry: Any, axis: int, shape: Shape, found: Subscript, marks: list[str]) -> int:
     """Add one entry at ``axis``; the next entry's axis."""
+    if entry is Ellipsis:
+        marks.append(".")
+        return axis
     if entry is None:
         found.shape.append(1)
         marks.append("n")

@@ -8,12 +8,10 @@ in-place operations rebind the handle and never change another tensor.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final, cast, overload
 
 from lamella import ops
-from lamella.dtypes import promote
-from lamella.errors import DTypeError, ShapeError
-from lamella.ir.dim import Dim, product
+from lamella.ir.dim import Dim, Size, product
 from lamella.ir.node import Node
 from lamella.tensor import comparison as _compare
 from lamella.tensor import complex as _complex
@@ -31,42 +29,13 @@ from lamella.tensor import reduction as _reduce
 from lamella.tensor import searching as _search
 from lamella.tensor import sets as _sets
 from lamella.tensor import transcendental as _real
-from lamella.tensor.axes import shape_of
 from lamella.tensor.core import TensorCore, announce, node_of, use_class, wrap
+from lamella.tensor.inplace import TensorInPlace, in_place
 from lamella.tensor.operands import TensorLike, as_node, scalar_node
-from lamella.tensor.values import TensorValues
 
 __all__ = ["Tensor"]
 
 Device = str
-
-
-def _inplace(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The method that rebinds a tensor to ``function`` of it, keeping shape and element type."""
-
-    def method(self: Tensor, *args: Any, **options: Any) -> Tensor:
-        new = function(self, *args, **options).node
-        old = self.node
-        if new.shape != old.shape:
-            raise ShapeError(
-                f"[{name}] in place, shape {old.shape} would become {new.shape}; write x = x ... "
-                "instead"
-            )
-        if new.dtype is not old.dtype:
-            if promote(old.dtype, new.dtype).kind != old.dtype.kind:
-                raise DTypeError(
-                    f"[{name}] in place, {old.dtype.name} cannot hold the {new.dtype.name} result; "
-                    "write x = x ... instead, or cast the operand"
-                )
-            new = ops.cast(new, old.dtype)
-        self.rebind(new)
-        return self
-
-    method.__name__ = method.__qualname__ = name
-    method.__doc__ = (
-        f"``{function.__name__}`` in place: the tensor stands for the result from now on."
-    )
-    return method
 
 
 class _Size(int):
@@ -74,28 +43,37 @@ class _Size(int):
 
     shape: tuple[int, ...]
 
-    def __call__(self, axis: int | None = None) -> Any:
+    @overload
+    def __call__(self, axis: None = None) -> tuple[int, ...]: ...
+    @overload
+    def __call__(self, axis: int) -> int: ...
+    def __call__(self, axis: int | None = None) -> tuple[int, ...] | int:
         return self.shape if axis is None else self.shape[axis]
 
 
-def _size(total: Any, shape: tuple[int, ...]) -> Any:
+def _size(total: Size, shape: tuple[int, ...]) -> _Size:
     if isinstance(total, Dim):
-        return total
+        return cast("_Size", total)  # as sizes of axes are
     found = _Size(total)
     found.shape = shape
     return found
 
 
-def _operator(function: Callable[[Any, Any], Tensor], reflected: bool = False) -> Any:
+_NUMBERS: Final = frozenset({float, int})
+_PLAIN: Final[set[type]] = {float, int}  # and tensors: operands that need no closer look
+
+
+def _operator(
+    function: Callable[[TensorLike, TensorLike], Tensor], reflected: bool = False
+) -> Callable[[Tensor, TensorLike], Tensor]:
     """The method of a binary operator that gives way to other types' own."""
     swap = reflected and function in (_arith.add, _arith.multiply)  # a number second is faster
 
     def method(self: Tensor, other: Any) -> Any:
         kind = type(other)
-        number = kind is float or kind is int
-        if not number and (other is None or isinstance(other, (str, bytes, dict, set))):
+        if kind not in _PLAIN and (other is None or isinstance(other, (str, bytes, dict, set))):
             return NotImplemented
-        if reflected and not (swap and number):
+        if reflected and not (swap and kind in _NUMBERS):
             return function(other, self)
         return function(self, other)
 
@@ -116,7 +94,7 @@ def _where_method(self: Tensor, condition: TensorLike, other: TensorLike) -> Ten
     return _compare.where(condition, self, other)
 
 
-class Tensor(TensorValues):
+class Tensor(TensorInPlace):
     """An n-dimensional array of one element type that remembers how it was computed.
 
     Made by :func:`lamella.tensor`, :func:`lamella.asarray`, :func:`lamella.zeros` and operations.
@@ -143,7 +121,7 @@ class Tensor(TensorValues):
 
     # -- what it is --------------------------------------------------------------------------------
     @property
-    def size(self) -> Any:
+    def size(self) -> _Size:
         """The number of elements (also callable, as in PyTorch: ``x.size()``, ``x.size(0)``)."""
         return _size(product(node_of(self).shape), self.shape)
 
@@ -309,8 +287,8 @@ class Tensor(TensorValues):
     __rlshift__ = _operator(_compare.bitwise_left_shift, reflected=True)
     __rshift__ = _operator(_compare.bitwise_right_shift)
     __rrshift__ = _operator(_compare.bitwise_right_shift, reflected=True)
-    __eq__ = _operator(_compare.equal)
-    __ne__ = _operator(_compare.not_equal)
+    __eq__ = _operator(_compare.equal)  # type: ignore[assignment]  # elementwise
+    __ne__ = _operator(_compare.not_equal)  # type: ignore[assignment]
     __lt__ = _operator(_compare.less)
     __le__ = _operator(_compare.less_equal)
     __gt__ = _operator(_compare.greater)
@@ -324,29 +302,29 @@ class Tensor(TensorValues):
     names = property(_naming.names)
     __getitem__ = _indexing.getitem
     __setitem__ = _indexing.setitem
-    __iadd__ = add_ = _inplace("add_", _arith.add)
-    __isub__ = sub_ = _inplace("sub_", _arith.subtract)
-    __imul__ = mul_ = _inplace("mul_", _arith.multiply)
-    __itruediv__ = div_ = _inplace("div_", _arith.divide)
-    __ifloordiv__ = _inplace("floor_divide_", _arith.floor_divide)
-    __imod__ = _inplace("remainder_", _arith.remainder)
-    __ipow__ = pow_ = _inplace("pow_", _arith.pow)
-    __imatmul__ = _inplace("matmul_", _linalg.matmul)
-    __iand__ = _inplace("bitwise_and_", _compare.bitwise_and)
-    __ior__ = _inplace("bitwise_or_", _compare.bitwise_or)
-    __ixor__ = _inplace("bitwise_xor_", _compare.bitwise_xor)
-    __ilshift__ = _inplace("bitwise_left_shift_", _compare.bitwise_left_shift)
-    __irshift__ = _inplace("bitwise_right_shift_", _compare.bitwise_right_shift)
+    __iadd__ = add_ = in_place("add_", _arith.add)
+    __isub__ = sub_ = in_place("sub_", _arith.subtract)
+    __imul__ = mul_ = in_place("mul_", _arith.multiply)
+    __itruediv__ = div_ = in_place("div_", _arith.divide)
+    __ifloordiv__ = in_place("floor_divide_", _arith.floor_divide)
+    __imod__ = in_place("remainder_", _arith.remainder)
+    __ipow__ = pow_ = in_place("pow_", _arith.pow)
+    __imatmul__ = in_place("matmul_", _linalg.matmul)
+    __iand__ = in_place("bitwise_and_", _compare.bitwise_and)
+    __ior__ = in_place("bitwise_or_", _compare.bitwise_or)
+    __ixor__ = in_place("bitwise_xor_", _compare.bitwise_xor)
+    __ilshift__ = in_place("bitwise_left_shift_", _compare.bitwise_left_shift)
+    __irshift__ = in_place("bitwise_right_shift_", _compare.bitwise_right_shift)
 
     # -- in place ----------------------------------------------------------------------------------
-    clamp_ = clip_ = _inplace("clamp_", _arith.clip)
-    neg_ = _inplace("neg_", _arith.negative)
-    abs_ = _inplace("abs_", _arith.abs)
-    exp_ = _inplace("exp_", _real.exp)
-    sqrt_ = _inplace("sqrt_", _real.sqrt)
-    tanh_ = _inplace("tanh_", _real.tanh)
-    sigmoid_ = _inplace("sigmoid_", _real.sigmoid)
-    lerp_ = _inplace("lerp_", _arith.lerp)
+    clamp_ = clip_ = in_place("clamp_", _arith.clip)
+    neg_ = in_place("neg_", _arith.negative)
+    abs_ = in_place("abs_", _arith.abs)
+    exp_ = in_place("exp_", _real.exp)
+    sqrt_ = in_place("sqrt_", _real.sqrt)
+    tanh_ = in_place("tanh_", _real.tanh)
+    sigmoid_ = in_place("sigmoid_", _real.sigmoid)
+    lerp_ = in_place("lerp_", _arith.lerp)
 
     def copy_(self, source: TensorLike) -> Tensor:
         """Take the values of ``source``, broadcast and cast; ShapeError if they do not fit."""
@@ -362,15 +340,11 @@ class Tensor(TensorValues):
         self.rebind(ops.full(0, self.node.shape, self.node.dtype))
         return self
 
-    def addcmul_(self, x: TensorLike, y: TensorLike, value: float = 1.0) -> Tensor:
-        """Add ``value * x * y`` in place."""
-        return self.add_(_arith.multiply(_arith.multiply(x, y), value))  # type: ignore[no-any-return]
-
     def masked_fill(self, mask: TensorLike, value: TensorLike) -> Tensor:
         """With ``value`` where ``mask`` holds."""
         return _compare.where(mask, _like(value, self), self)
 
-    masked_fill_ = _inplace("masked_fill_", masked_fill)
+    masked_fill_ = in_place("masked_fill_", masked_fill)
 
     def uniform_(self, low: float = 0.0, high: float = 1.0) -> Tensor:
         """Fill with uniform random numbers of the implicit generator."""
@@ -430,7 +404,7 @@ class Tensor(TensorValues):
     tile, repeat, repeat_interleave = _join.tile, _join.tile, _join.repeat_interleave
     split, chunk, unbind, diff = _join.split, _join.chunk, _join.unstack, _join.diff
     matmul, mm, bmm, mv = _linalg.matmul, _linalg.matmul, _linalg.matmul, _linalg.matmul
-    dot, outer, norm, trace = _linalg.dot, _linalg.outer, _linalg.norm, _linalg.trace
+    dot, outer, norm, trace = _linalg.dot, _linalg.outer, _linalg.norm, _reduce.trace
 
     def expand_as(self, other: Tensor) -> Tensor:
         """Broadcast to the shape of ``other``."""
@@ -450,14 +424,6 @@ class Tensor(TensorValues):
         """The transpose of a matrix."""
         return _move.transpose(self)
 
-    def new_zeros(self, *shape: Any) -> Tensor:
-        """Zeros of the same element type."""
-        return wrap(ops.full(0, shape_of("new_zeros", *shape), self.node.dtype))
-
-    def new_ones(self, *shape: Any) -> Tensor:
-        """Ones of the same element type."""
-        return wrap(ops.full(1, shape_of("new_ones", *shape), self.node.dtype))
-
 
 class _Data(Tensor):
     """``t.data``: an untracked tensor that writes through to its owner when changed in place."""
@@ -474,3 +440,4 @@ class _Data(Tensor):
 
 
 use_class(Tensor)
+_PLAIN.add(Tensor)

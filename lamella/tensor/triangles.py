@@ -237,7 +237,9 @@ def unravel_index(index: TensorLike, shape: Sequence[int]) -> tuple[Tensor, ...]
 
 
 def ravel_multi_index(
-    multi_index: Sequence[TensorLike] | TensorLike, dims: Sequence[int], mode: str = "raise"
+    multi_index: Sequence[TensorLike] | TensorCore | np.ndarray,
+    dims: Sequence[int],
+    mode: str = "raise",
 ) -> Tensor:
     """Positions along each axis as positions in the flattened tensor of sizes ``dims``.
 

@@ -26,7 +26,8 @@ def associative_scan(fn: Combine, elems: Any, reverse: bool = False, axis: int =
     Args:
         fn: a function of two trees like ``elems`` that returns one like them.
         elems: a tree of tensors with equal sizes along ``axis``.
-        reverse: combine from the last entry on: the result at i is of e_i … e_{n-1}.
+        reverse: combine from the last entry on: e_{n-1}, e_{n-1}∘e_{n-2}, … from behind, as JAX
+            does; where the order matters, ``fn``'s first argument is the later entries.
         axis: the axis that is combined along.
 
     Raises:
@@ -51,8 +52,6 @@ def associative_scan(fn: Combine, elems: Any, reverse: bool = False, axis: int =
 
     def combine(a: Sequence[Tensor], b: Sequence[Tensor]) -> list[Tensor]:
         """``fn`` on leaves with ``axis`` in front."""
-        if reverse:
-            a, b = b, a
         given = [tree.unflatten(structure, [moveaxis(x, 0, axis) for x in part]) for part in (a, b)]
         found, form = tree.flatten(as_tensors("associative_scan", fn(*given)))
         if form != structure:

@@ -17,7 +17,7 @@ from lamella.graph.batch import batch
 from lamella.graph.forward import between
 from lamella.ir.dim import Size
 from lamella.ir.node import Node
-from lamella.ops.calls import part
+from lamella.ops.calls import token_of
 from lamella.tensor.core import TensorCore, node_of, wrap
 from lamella.tensor.pending import Trace, current_trace, note, perform, set_trace
 from lamella.tensor.random.stream import fold_in, generator
@@ -57,14 +57,13 @@ class BatchTrace(InnerTrace):
         if id(tensor) not in self._inner:
             self.graded.append((tensor, None if tensor._leaf is None else tensor._leaf.grad))
 
-    def effect(self, call: Node, function: Callable[..., Any]) -> None:
+    def effect(self, token: Node, function: Callable[..., Any]) -> None:
         """It is seen to once it is known for all examples."""
-        if call.op.control:  # type: ignore[attr-defined]
-            raise TraceError(
-                "[vmap] the function has an effect (io_callback, debug_print, check) inside a loop,"
-                " which cannot be repeated for many examples; return the value instead"
-            )
-        self.effects.append((call, function))
+        self.effects.append((token, function))
+
+    def own(self, *tensors: TensorCore) -> None:
+        """These stay outside in name only: somebody puts them back."""
+        self._inner.update(map(id, tensors))
 
     def settle(self, ones: set[Node]) -> bool:
         """Undo changes of outer tensors to values of one example; whether there were any."""
@@ -138,10 +137,12 @@ def vmap(
         with Randomness(randomness, trace, many, size):
             result = _run(f, inputs, handles, trace, set(many))
         leaves, structure = tensor_leaves("vmap", result)
-        effects = [part(call, 0) for call, _ in trace.effects]
+        effects = [token for token, _ in trace.effects]
         found = batch([*effects, *(node_of(leaf) for leaf in leaves)], many, size)
         for (node, _), (_, function) in zip(found, trace.effects, strict=False):
-            perform(node.inputs[0], function)
+            token = token_of(node)
+            if token is not None:
+                perform(token, function)
         found = found[len(effects) :]
         return _place_out(found, structure, out_axes, size)
 
@@ -164,6 +165,7 @@ class Randomness:
             self._many[one] = keys
             source.key.node = one
             source.counter.node = ops.constant(0, counter.dtype)
+            self._trace.own(source.key, source.counter)
 
     def __exit__(self, kind: object, *rest: object) -> None:
         source, (key, counter) = self._source, self._before

@@ -7,7 +7,7 @@ running statistics) are found by a first run; in a second they are arguments and
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +17,10 @@ from lamella import ops, tree
 from lamella.errors import DTypeError, OptionError, TraceError
 from lamella.graph.replay import Recording
 from lamella.ir.node import Node
-from lamella.ops.calls import part
+from lamella.ops.calls import parts
 from lamella.tensor.core import TensorCore, node_of, wrap
 from lamella.tensor.creation import asarray
-from lamella.tensor.pending import Trace, current_trace, set_trace
+from lamella.tensor.pending import Trace, current_trace, perform, set_trace
 from lamella.tensor.tensor import Tensor
 from lamella.transforms.batching import BatchTrace
 from lamella.transforms.watching import InnerTrace
@@ -50,9 +50,9 @@ class BodyTrace(InnerTrace):
                 "but it runs many times; differentiate the whole loop, or use lm.grad inside"
             )
 
-    def effect(self, call: Node, function: Callable[..., Any]) -> None:
+    def effect(self, token: Node, function: Callable[..., Any]) -> None:
         """Whoever makes something of the body sees to it."""
-        self.effects.append((call, function))
+        self.effects.append((token, function))
 
     def restore(self) -> dict[int, tuple[TensorCore, Node]]:
         """Put outer tensors back; the nodes they had been given."""
@@ -76,12 +76,27 @@ class Body:
     structure: tree.Structure
     paths: list[str]
     states: list[TensorCore]
-    effects: list[tuple[Node, Callable[..., Any]]]  # calls that every run of the body has
+    effects: list[tuple[Node, Callable[..., Any]]]  # of every run of the body
 
     @property
     def tokens(self) -> list[Node]:
         """What must be computed for the effects to be had."""
-        return [part(call, call.op.token) for call, _ in self.effects]  # type: ignore[attr-defined]
+        return [token for token, _ in self.effects]
+
+    @property
+    def calls(self) -> list[Node]:
+        """Those that have the effects."""
+        return list(dict.fromkeys(token.inputs[0] for token in self.tokens))
+
+    @property
+    def returned(self) -> list[Node]:
+        """All results of those calls."""
+        return [node for call in self.calls for node in parts(call)]
+
+    def have(self, found: Mapping[Node, Node]) -> None:
+        """See to the effects; ``found`` are the tokens of what the body has become."""
+        for token, function in self.effects:
+            perform(found[token], function)
 
 
 def as_tensors(name: str, value: Any) -> Any:
@@ -131,8 +146,9 @@ def trace(
             )
     if body.effects and not effects:
         raise TraceError(
-            f"[{name}] the function has an effect (io_callback, debug_print, check), which is "
-            "possible in bodies of loops only; return the value and use it outside"
+            f"[{name}] the function has an effect (io_callback, debug_print, check), which has no "
+            "meaning in a rule or a condition, for they may run any number of times; return the "
+            "value and use it outside, or move it into the body of a loop or branch"
         )
     return body
 

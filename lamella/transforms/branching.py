@@ -29,7 +29,8 @@ def cond(pred: Any, true_fun: Function, false_fun: Function, *operands: Any) -> 
     """``true_fun(*operands)`` where ``pred`` holds, else ``false_fun(*operands)``.
 
     Only the chosen function is computed. Under ``vmap`` with a condition for each example both are,
-    and each example takes its own.
+    and each example takes its own, with its effects (``io_callback``, ``debug_print``, ``check``).
+    The derivative computes what it needs of the chosen function again.
 
     Args:
         pred: one boolean (or integer: other than 0), a tensor or a Python value.
@@ -95,15 +96,19 @@ def _number(name: str, what: str, value: Any) -> Node:
 
 def _choose(name: str, index: Node, functions: Sequence[Function], operands: Any) -> Any:
     given = as_tensors(name, list(operands))
-    bodies = [trace(name, f, given) for f in functions]
+    bodies = [trace(name, f, given, effects=True) for f in functions]
     for number, body in enumerate(bodies):
         _check_like(name, number, bodies[0], body)
     states = list(dict.fromkeys(state for body in bodies for state in body.states))
     nodes = [node_of(leaf) for leaf in tree.leaves(given)]
     nodes += [node_of(state) for state in states]
     graphs, outside = _graphs(bodies, states, len(tree.leaves(given)))
-    found = call(Branch(tuple(graphs)), index, *outside, *nodes) if graphs[0].outputs else ()
-    count = bodies[0].structure.count
+    kept = [node for body in bodies for node in body.returned]
+    op = Branch(tuple(graphs), len(kept))
+    made = call(op, index, *outside, *nodes) if graphs[0].outputs else ()
+    for body in bodies:
+        body.have(dict(zip(kept, made, strict=False)))
+    count, found = bodies[0].structure.count, made[len(kept) :]
     for state, node in zip(states, found[count:], strict=True):
         state.rebind(node)
     return tree.unflatten(bodies[0].structure, [wrap(node) for node in found[:count]])
@@ -128,9 +133,14 @@ def _check_like(name: str, number: int, first: Body, body: Body) -> None:
 def _graphs(
     bodies: Sequence[Body], states: Sequence[TensorCore], operands: int
 ) -> tuple[list[Subgraph], list[Node]]:
-    """Every body as a subgraph of (all that any of them reads from outside, operands, states)."""
+    """Every body as a subgraph of (all that any of them reads from outside, operands, states), with
+    what effects in any of them return as its first outputs.
+    """
     made = []
+    kept = [node for body in bodies for node in body.returned]
     for body in bodies:
+        own = set(body.returned)
+        held = [n if n in own else ops.full(0, n.shape, n.dtype) for n in kept]
         place = {id(s): i for i, s in enumerate(body.states)}
         count = body.structure.count
         arguments, outputs = list(body.arguments[:operands]), list(body.outputs[:count])
@@ -143,5 +153,5 @@ def _graphs(
             else:
                 arguments.append(body.arguments[operands + i])
                 outputs.append(body.outputs[count + i])
-        made.append(subgraph_of(arguments, outputs, bake=compiled_once()))
+        made.append(subgraph_of(arguments, [*held, *outputs], compiled_once(), body.calls))
     return joined(made)

@@ -1,8 +1,9 @@
 """People's Python functions inside programs: callbacks, printing, and checks that raise.
 
 Input: a function, what it returns (shapes and types), and tensors. Output: its results as tensors.
-Everything works the same in plain code, under ``jit``, ``grad`` and ``vmap``; an exception of the
-function reaches whoever runs the program, whose state then stays as it was.
+Everything works the same in plain code, under ``jit``, ``grad`` and ``vmap``, in loops, branches
+and checkpointed functions; an exception of the function reaches whoever runs the program, whose
+state then stays as it was.
 """
 from __future__ import annotations
 
@@ -139,8 +140,10 @@ def io_callback(
 
     In plain code it runs at once; in a compiled program whenever the program runs, even if nothing
     uses its result, after the effects recorded before it (``ordered=False`` allows any order;
-    at present it is kept as well). Under ``vmap`` it runs for each example in turn if an argument
-    differs between examples, else once. Differentiation does not repeat it.
+    at present it is kept as well). In the body of a loop it runs at each step, in a branch if that
+    is taken. Under ``vmap`` it runs for each example in turn if an argument differs between
+    examples, else once; and for those examples alone that take a branch or have not ended a loop.
+    Differentiation does not repeat it, neither does ``checkpoint``: what it returned is kept.
 
     >>> seen = []
     >>> import lamella as lm
@@ -160,7 +163,7 @@ def _effect(
     done, *found = callback(
         IoCallback, lambda arrays: [0, *host(arrays)], [_DONE, *results], nodes
     )
-    perform(done.inputs[0], function)
+    perform(done, function)
     return found
 
 
@@ -168,7 +171,8 @@ def debug_print(text: str, *args: Any, **options: Any) -> None:
     """Print ``text.format(*args, **options)`` with the values of tensors, whenever they are
     computed.
 
-    Under ``vmap`` it prints for each example, under ``grad`` once.
+    It is an effect, as :func:`io_callback`: under ``vmap`` it prints for each example, under
+    ``grad`` once, in a branch if that is taken.
 
     Raises:
         OptionError: for a ``text`` that names an argument which was not given.
@@ -218,7 +222,8 @@ def check(condition: TensorLike, message: str = "a check failed", *args: Any, **
     """Raise unless all of ``condition`` is true when it is computed.
 
     In a compiled program the exception comes when the program has run, and its state stays as it
-    was. Under ``vmap`` every example is checked.
+    was. Under ``vmap`` every example is checked that gets there: that takes the branch, or has not
+    ended the loop.
 
     ``message`` is a text with fields for ``args`` and named options ``o``, as
     :func:`debug_print` takes.

@@ -9,7 +9,6 @@ arXiv:1910.02653, whose exact optimum is replaced by the greedy order).
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,6 +27,7 @@ from lamella.tensor.operands import TensorLike, as_node
 from lamella.tensor.tensor import Tensor
 from lamella.transforms.bodies import trace
 from lamella.transforms.calls import Inputs
+from lamella.transforms.signature import check_budget
 
 __all__ = ["checkpoint", "checkpoint_name", "checkpoint_policies"]
 
@@ -84,7 +84,8 @@ def checkpoint(
 
     Args:
         f: a function of trees of tensors and other values, or a module. Random numbers and running
-            statistics in it are drawn and updated once.
+            statistics in it are drawn and updated once, effects (``io_callback``, ``debug_print``,
+            ``check``) had once: what they return is kept.
         policy: which values are kept all the same, one of :class:`checkpoint_policies`; by default
             none is.
         memory_budget: bytes that intermediate values of ``f`` and its derivative may take at once,
@@ -106,8 +107,7 @@ def checkpoint(
         raise OptionError(f"[checkpoint] {type(f).__name__} cannot be called; pass a function")
     if policy is not None and memory_budget is not None:
         raise OptionError("[checkpoint] policy and memory_budget exclude each other; give one")
-    if memory_budget is not None and (not isinstance(memory_budget, int) or memory_budget < 0):
-        raise OptionError(f"[checkpoint] memory_budget={memory_budget!r}; give bytes, at least 0")
+    check_budget("checkpoint", memory_budget)
     if policy is not None and not callable(policy):
         raise OptionError(
             f"[checkpoint] policy={policy!r} is no function; take one of lm.checkpoint_policies"
@@ -131,11 +131,16 @@ def checkpoint(
 def _record(
     f: Function, tensors: Sequence[Tensor], policy: Policy | None, budget: int | None
 ) -> Any:
-    body = trace("checkpoint", lambda *given: f(given), tensors)
-    graph, outside = subgraph_of(body.arguments, body.outputs)
+    body = trace("checkpoint", lambda *given: f(given), tensors, effects=True)
+    kept = body.returned
+    fuller, outside = subgraph_of(body.arguments, [*body.outputs, *kept], own=body.calls)
+    graph = Subgraph(fuller.inputs, fuller.outputs[: len(body.outputs)])
+    effects = fuller.outputs[len(body.outputs) :]
     given = [*map(node_of, tensors), *map(node_of, body.states)]
     keep = _chosen(graph, policy) if budget is None else _within(graph, len(given), budget)
+    keep = list(dict.fromkeys([*effects, *keep]))
     found = call(_op(graph, keep, len(given)), *outside, *given)
+    body.have(dict(zip(kept, found[len(body.outputs) :], strict=False)))
     count = len(body.outputs) - len(body.states)
     for state, node in zip(body.states, found[count : len(body.outputs)], strict=True):
         state.rebind(node)
@@ -203,26 +208,18 @@ def _choices(candidates: Sequence[Node]) -> list[list[Node]]:
     The dearest for their size, in several numbers; and every second, third … of the products, so
     that what lies between is computed again a part at a time.
     """
-    order = sorted(candidates, key=lambda n: -_cost(n) / max(_nbytes(n), 1))
+    from lamella.compiler.costs import scalar_operations
+
+    order = sorted(candidates, key=lambda n: -scalar_operations(n) / max(_nbytes(n), 1))
     count = len(order)
     found = [order[: -(-count * part // TRIES)] for part in range(TRIES, -1, -1)]
     products = [n for n in candidates if n.op.kind == "contraction"]
     found += [products[step - 1 :: step] for step in (1, 2, 3, 4, 6) if len(products) >= step]
-    return sorted(found, key=lambda keep: -sum(map(_cost, keep)))
+    return sorted(found, key=lambda keep: -sum(map(scalar_operations, keep)))
 
 
 def _nbytes(node: Node) -> int:
     return typical(node.size) * node.dtype.itemsize
-
-
-def _cost(node: Node) -> float:
-    """Scalar operations that computing a value again takes, from its inputs."""
-    if node.op.kind == "contraction":
-        sizes = [float(typical(n.size)) for n in (*node.inputs, node)]
-        return 2 * math.sqrt(math.prod(sizes))  # m·k times k·n times m·n
-    if node.op.kind == "elementwise":
-        return float(node.op.cost * typical(node.size))
-    return float(sum(typical(n.size) for n in node.inputs))
 
 
 def _arena(graph: Subgraph, keep: Sequence[Node], arguments: int) -> int:
@@ -238,6 +235,6 @@ def _arena(graph: Subgraph, keep: Sequence[Node], arguments: int) -> int:
         wanted = [n for n in inputs if n.dtype.inexact]
         found = vjp(made, [s if s.dtype.inexact else None for s in seeds], wanted)
     outputs = [*made, *(ct for ct in found if ct is not None)]
-    program = compile_graph(outputs, [*inputs, *seeds], [], target().vector_bytes)
+    program = compile_graph(outputs, [*inputs, *seeds], [], target().unit)
     sizes = [typical(t.nbytes) for t in program.temporaries]
     return assign(program.temporaries, sizes)[1]

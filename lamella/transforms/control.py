@@ -20,7 +20,6 @@ from lamella.ir.node import Node
 from lamella.ir.subgraph import Subgraph
 from lamella.tensor.core import describe, node_of, wrap
 from lamella.tensor.creation import asarray
-from lamella.tensor.pending import perform
 from lamella.tensor.tensor import Tensor
 from lamella.transforms.bodies import Body, as_tensors, compiled_once, trace
 
@@ -136,12 +135,6 @@ def _none(tokens: Sequence[Node]) -> list[Node]:
     return [ops.full(0, token.shape, token.dtype) for token in tokens]
 
 
-def _have(body: Body, tokens: Sequence[Node]) -> None:
-    """See to the effects of a loop."""
-    for (_, function), token in zip(body.effects, tokens, strict=True):
-        perform(token.inputs[0], function)
-
-
 # -- scan ------------------------------------------------------------------------------------------
 def scan(
     body: Step, init: Any, xs: Any = None, length: int | None = None, reverse: bool = False,
@@ -228,7 +221,7 @@ def _loop(
     arguments += body.arguments[count:last]
     first = len(body.outputs) - states
     outputs = [*body.outputs[:count], *body.outputs[first:], *tokens, *body.outputs[count:first]]
-    graph, outside = subgraph_of(arguments, outputs, bake=compiled_once())
+    graph, outside = subgraph_of(arguments, outputs, compiled_once(), body.calls)
     carries = count + states + len(tokens)
     op = Loop(
         graph, carries=carries, slices=len(stacks), reverse=reverse,
@@ -241,7 +234,7 @@ def _loop(
     else:
         found = loop(op, *inputs)
     _rebind(body, found[count : count + states])
-    _have(body, found[count + states : carries])
+    body.have(dict(zip(tokens, found[count + states : carries], strict=True)))
     return found[:count], found[carries:]
 
 
@@ -345,7 +338,8 @@ def while_loop(
     flag = _flag(tested)
     tokens, kept = _tokens(made)
     bake = compiled_once()
-    graph, outside = subgraph_of([*made.arguments, *kept], [*made.outputs, *tokens], bake)
+    arguments, outputs = [*made.arguments, *kept], [*made.outputs, *tokens]
+    graph, outside = subgraph_of(arguments, outputs, bake, made.calls)
     extra = [*made.arguments[count:], *kept]  # the condition sees states as they were outside
     test, needed = subgraph_of([*tested.arguments, *extra], [flag], bake)
     constants = list(dict.fromkeys([*outside, *needed]))
@@ -356,7 +350,7 @@ def while_loop(
     initial = [*carry.nodes, *(node_of(state) for state in made.states), *_none(tokens)]
     found = loop(op, *constants, *initial)
     _rebind(made, found[count : count + states])
-    _have(made, found[count + states : op.carries])
+    made.have(dict(zip(tokens, found[count + states : op.carries], strict=True)))
     return tree.unflatten(carry.structure, [wrap(node) for node in found[:count]])
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from lamella import ops, tree
-from lamella.errors import MissingRuleError, OptionError, ShapeError
+from lamella.errors import DTypeError, MissingRuleError, OptionError, ShapeError
 from lamella.graph.inlined import BatchRule, Custom, PushRule
 from lamella.graph.loop_batch import widened
 from lamella.graph.replay import subgraph_of
@@ -23,31 +23,48 @@ from lamella.ops.base import Needs
 from lamella.ops.calls import call
 from lamella.tensor.core import describe, node_of, wrap
 from lamella.transforms.bodies import Body, as_tensors, trace
+from lamella.transforms.pickling import reduced
 
 __all__ = ["custom_batch", "custom_jvp", "custom_vjp"]
 
 Function = Callable[..., Any]
+Made = TypeVar("Made")
+MOST = 256  # kinds of arguments for which it is remembered that rule and function agree
 
 
-class _Custom:
+class _Custom(Generic[Made]):
     """What the three have in common: arguments as tensors, some of them (``nondiff_argnums``) as
     they are.
     """
 
     name = ""
 
-    def __init__(self, f: Function, nondiff_argnums: Sequence[int] = ()) -> None:
+    def __init__(self, f: Callable[..., Made], nondiff_argnums: Sequence[int] = ()) -> None:
         if not callable(f):
             raise OptionError(f"[{self.name}] {type(f).__name__} cannot be called; pass a function")
         self._f = f
         self._fixed = tuple(nondiff_argnums)
         functools.update_wrapper(self, f, updated=())
 
+    def __reduce__(self) -> Any:
+        """By name, as functions are pickled."""
+        return reduced(self, self._f, (_with_rules, (type(self), self._f, self._rules())))
+
+    def _rules(self) -> dict[str, Any]:
+        """What it was given beside the function."""
+        left = ("_f", "_agreed")
+        given = {k: v for k, v in vars(self).items() if k[0] == "_" and k[:2] != "__"}
+        return {k: v for k, v in given.items() if k not in left}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """Itself, as functions."""
+        return self
+
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         """As a method."""
         return self if instance is None else functools.partial(self, instance)
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any) -> Made:
         """The function's result."""
         static = tuple(args[i] for i in self._fixed)
         given = as_tensors(self.name, [a for i, a in enumerate(args) if i not in self._fixed])
@@ -59,7 +76,8 @@ class _Custom:
 
             return run
 
-        return self._record(call_with, static, given)
+        made: Made = self._record(call_with, static, given)
+        return made
 
     def _record(
         self, call_with: Callable[[Function], Function], static: tuple[Any, ...], given: list[Any]
@@ -73,6 +91,14 @@ class _Custom:
                 f"[{self.name}] the function changes a tensor from outside; return the new value"
             )
         return body
+
+
+def _with_rules(
+    kind: type[_Custom[Made]], f: Callable[..., Made], rules: dict[str, Any]
+) -> _Custom[Made]:
+    made = kind(f)
+    vars(made).update(rules)
+    return made
 
 
 class _Recorded:
@@ -107,7 +133,7 @@ def _nodes(given: Any) -> list[Node]:
     return [node_of(leaf) for leaf in tree.leaves(given)]
 
 
-class custom_vjp(_Custom):  # noqa: N801 - used like a function
+class custom_vjp(_Custom[Made]):  # noqa: N801 - used like a function
     """A function with a rule for reverse mode: a decorator, then ``f.defvjp(forward, backward)``.
 
     ``forward(*args)`` returns ``(f(*args), kept)``; ``backward(kept, cotangents)`` returns a tuple
@@ -133,6 +159,10 @@ class custom_vjp(_Custom):  # noqa: N801 - used like a function
     _backward: Function | None = None
     _inside = False  # its own forward rule runs, which may call the function
 
+    def __init__(self, f: Callable[..., Made], nondiff_argnums: Sequence[int] = ()) -> None:
+        super().__init__(f, nondiff_argnums)
+        self._agreed: set[Any] = set()  # kinds of arguments and results
+
     def defvjp(self, forward: Function, backward: Function) -> None:
         """Give the rule."""
         self._forward, self._backward = forward, backward
@@ -145,17 +175,21 @@ class custom_vjp(_Custom):  # noqa: N801 - used like a function
         if not tracked or self._inside:
             return call_with(self._f)(*given)
         if self._forward is None or self._backward is None:
-            raise MissingRuleError("custom_vjp", "reverse-mode differentiation", "defvjp")
+            raise MissingRuleError(
+                "custom_vjp", "reverse-mode differentiation", "defvjp",
+                "call f.defvjp(forward, backward)",
+            )  # fmt: skip
         self._inside = True
         try:
             body = self._trace(call_with(self._forward), given)
+            if body.structure.kind is not tuple or len(body.structure.children) != 2:
+                raise OptionError(
+                    f"[custom_vjp] forward returned {body.structure}; return (result, kept)"
+                )
+            result, kept = body.structure.children
+            self._compare(call_with(self._f), given, result, body.outputs[: result.count])
         finally:
             self._inside = False
-        if body.structure.kind is not tuple or len(body.structure.children) != 2:
-            raise OptionError(
-                f"[custom_vjp] forward returned {body.structure}; return (result, kept)"
-            )
-        result, kept = body.structure.children
         count = result.count
         recorded = _Recorded(body.arguments, body.outputs)
         pull, beyond, seeds = self._pull(body, result, kept, static, given)
@@ -163,6 +197,31 @@ class custom_vjp(_Custom):  # noqa: N801 - used like a function
         op = Custom(recorded.graph, count=count, pull=rule, fixed=len(recorded.outside))
         found = call(op, *recorded.outside, *nodes)[:count]
         return tree.unflatten(result, [wrap(node) for node in found])
+
+    def _compare(
+        self, f: Function, given: list[Any], structure: tree.Structure, outputs: Sequence[Node]
+    ) -> None:
+        """Raise unless the forward rule returned what the function does for such arguments."""
+        made = structure, tuple((n.shape, n.dtype) for n in outputs)
+        key = tree.structure(given), tuple((n.shape, n.dtype) for n in _nodes(given)), made
+        if key in self._agreed:
+            return
+        body = trace(self.name, f, given, effects=True)
+        if body.structure != structure:
+            raise OptionError(
+                f"[custom_vjp] forward returned {structure} as the result, but the function "
+                f"returns {body.structure}; return the same"
+            )
+        for path, node, wanted in zip(body.paths, outputs, body.outputs, strict=False):
+            if node.shape != wanted.shape or node.dtype is not wanted.dtype:
+                kind = ShapeError if node.shape != wanted.shape else DTypeError
+                raise kind(
+                    f"[custom_vjp] at {path} forward returned {describe(node.shape, node.dtype)}, "
+                    f"but the function returns {describe(wanted.shape, wanted.dtype)}; return the "
+                    "same"
+                )
+        if len(self._agreed) < MOST:
+            self._agreed.add(key)
 
     def _pull(
         self, body: Body, result: tree.Structure, kept: tree.Structure, static: tuple[Any, ...],
@@ -222,7 +281,7 @@ def _fitted(x: Any, ct: Any) -> Any:
     return wrap(ops.cast(found, node.dtype))
 
 
-class custom_jvp(_Custom):  # noqa: N801 - used like a function
+class custom_jvp(_Custom[Made]):  # noqa: N801 - used like a function
     """A function with a rule for forward mode: a decorator, then ``@f.defjvp``.
 
     The rule takes ``(primals, tangents)``, two tuples, and returns ``(f(*primals), tangent)``; it
@@ -296,7 +355,7 @@ def _tangents(body: Body, result: Any) -> Any:
     return tree.unflatten(structure, [_fitted(wrap(out), t) for out, t in pairs])
 
 
-class custom_batch(_Custom):  # noqa: N801 - used like a function
+class custom_batch(_Custom[Made]):  # noqa: N801 - used like a function
     """A function with a rule for ``vmap``: a decorator, then ``@f.def_vmap``.
 
     The rule takes ``(size, batched, *args)``: the number of examples, a tuple like the arguments of
@@ -338,7 +397,9 @@ class custom_batch(_Custom):  # noqa: N801 - used like a function
     def _batch(self, form: tree.Structure, body: Body, first: int) -> BatchRule:
         def batch(args: Sequence[Node], batched: Needs, size: Size) -> Sequence[Node]:
             if self._rule is None:
-                raise MissingRuleError("custom_batch", "vmap", "def_vmap")
+                raise MissingRuleError(
+                    "custom_batch", "vmap", "def_vmap", "give it one by @f.def_vmap"
+                )
             if any(batched[:first]):
                 raise OptionError(
                     "[custom_batch] the function closes over a value that differs between "
@@ -346,15 +407,39 @@ class custom_batch(_Custom):  # noqa: N801 - used like a function
                 )
             given = tree.unflatten(form, [wrap(node) for node in args[first:]])
             has = tree.unflatten(form, batched[first:])
-            found, wide = self._rule(size, tuple(has), *given)
-            flags = _flags(wide, body.structure)
-            nodes = _nodes(as_tensors("custom_batch", found))
+            made = self._rule(size, tuple(has), *given)
+            if not isinstance(made, tuple) or len(made) != 2:
+                raise OptionError(
+                    f"[custom_batch] the rule returned {type(made).__name__}; return a pair, "
+                    "(result, batched)"
+                )
+            flags = _flags(made[1], body.structure)
+            nodes = _fitting(body, as_tensors("custom_batch", made[0]), flags, size)
             return [
                 node if flag else widened(node, size)
                 for node, flag in zip(nodes, flags, strict=True)
             ]
 
         return batch
+
+
+def _fitting(body: Body, found: Any, flags: Sequence[bool], size: Size) -> list[Node]:
+    """The results of a rule, if they are those of the function for many examples."""
+    if tree.structure(found) != body.structure:
+        raise OptionError(
+            f"[custom_batch] the rule returned {tree.structure(found)}, but the function "
+            f"{body.structure}; return a tree like it"
+        )
+    nodes = _nodes(found)
+    for path, node, one, flag in zip(body.paths, nodes, body.outputs, flags, strict=True):
+        shape = (size, *one.shape) if flag else one.shape
+        if node.shape != shape or node.dtype is not one.dtype:
+            kind = ShapeError if node.shape != shape else DTypeError
+            raise kind(
+                f"[custom_batch] at {path} the rule returned {describe(node.shape, node.dtype)} "
+                f"for {describe(shape, one.dtype)}; return that, or correct the flag"
+            )
+    return nodes
 
 
 def _flags(wide: Any, structure: tree.Structure) -> list[bool]:

@@ -194,6 +194,11 @@ def _matching(value: Any, structure: tree.Structure, nodes: Sequence[Node]) -> l
                 f"[vjp] a cotangent of shape {leaf.shape} for an output of shape {node.shape}; "
                 "they must agree"
             )
+        if leaf.dtype.kind == "c" and node.dtype.kind == "f":
+            raise DTypeError(
+                f"[vjp] a cotangent of {leaf.dtype.name} for an output of {node.dtype.name}, whose "
+                "cotangents are real; pass the part that is meant (x.real)"
+            )
         found.append(ops.cast(node_of(leaf), node.dtype) if node.dtype.inexact else None)
     return found
 
@@ -301,6 +306,11 @@ def _tangents(marked: Marked, primals: object, tangents: object) -> list[Node]:
             raise ShapeError(
                 f"[jvp] a tangent of shape {node.shape} for a primal of shape {like.shape}; "
                 "they must agree"
+            )
+        if node.dtype.kind == "c" and like.dtype.kind == "f":
+            raise DTypeError(
+                f"[jvp] a tangent of {node.dtype.name} for a primal of {like.dtype.name}, whose "
+                "tangents are real; pass the part that is meant (x.real)"
             )
         found.append(ops.cast(node, like.dtype))
     return found

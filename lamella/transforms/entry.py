@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
 from lamella import tree
@@ -18,16 +18,19 @@ from lamella.config import config
 from lamella.errors import OptionError
 from lamella.graph import names as naming
 from lamella.ir.node import Node, gradient_mode, topological
-from lamella.ops.calls import part, parts
+from lamella.ops.calls import parts
 from lamella.ops.leaf import DATA
 from lamella.runtime import buffer as memory
 from lamella.runtime import profiling
-from lamella.runtime.buffer import Buffer
+from lamella.runtime.buffer import Buffer, Lost
 from lamella.runtime.evaluate import compile_program, too_large
-from lamella.runtime.launch import pack_scalar
-from lamella.runtime.program import Frame, target
+from lamella.runtime.launch import Passage, pack_scalar
+from lamella.runtime.program import target
 from lamella.tensor.core import Leaf, TensorCore, describe, leaf_node, owners, wrap
+from lamella.tensor.tensor import Tensor
 from lamella.transforms.called import Called, Graph
+from lamella.transforms.direct import Direct
+from lamella.transforms.extents import Extents
 from lamella.transforms.guards import Environment
 from lamella.transforms.prepared import Prepared
 from lamella.transforms.results import (
@@ -41,12 +44,22 @@ from lamella.transforms.results import (
     settled,
     value_of_handle,
 )  # fmt: skip
-from lamella.transforms.tracing import Outside, Recording, leaf_grad, set_leaf_grad
+from lamella.transforms.shortcut import Shortcut, shortcut
+from lamella.transforms.tracing import (
+    Outside,
+    Recording,
+    compute_later,
+    leaf_grad,
+    set_leaf_grad,
+)
 
 if TYPE_CHECKING:
+    from lamella.compiler.blueprint import Blueprint
     from lamella.compiler.hoisting import Hoisted
 
 __all__ = ["Entry", "Lowered"]
+
+PATIENCE: Final = 5.0  # seconds that an interrupted program may take to leave its state whole
 
 
 @dataclass(slots=True)
@@ -55,6 +68,20 @@ class Lowered:
 
     outputs: list[Node]
     kernels: list[Any]
+    blueprint: Blueprint
+
+    @property
+    def memory(self) -> int:
+        """Bytes a call takes at once: values between, and results but for state that is rebound."""
+        return self.blueprint.memory
+
+    def peak(self, most: int = 20) -> str:
+        """The values between that are alive when they take most memory, the largest first: what
+        makes them, and the first and last of the program's launches that use them.
+        """
+        from lamella.compiler.memory import peak
+
+        return peak(self.blueprint, most)
 
     def text(self, level: int = 2) -> str:
         """What was compiled: 1 the graph, 2 and loop IR, 3 and LLVM IR, 4 and assembly."""
@@ -86,11 +113,13 @@ class Entry:
 
     def __init__(
         self, recording: Recording, environment: Environment, tensors: Sequence[TensorCore],
-        fixed: bool = False,
+        fixed: bool = False, budget: int | None = None,
     ) -> None:  # fmt: skip
         self._environment = environment
         self._steadiness = object()  # another one whenever a captured tensor has changed
+        self._budget = budget
         self._fixed = fixed  # where slices start is a part of the program
+        self._shortened: set[tuple[type, ...]] = set()  # classes of arguments of its shortcuts
         self._has_lines = config.lines or config.debug_nans
         outsides = recording.outsides
         self._outsides = outsides
@@ -111,6 +140,7 @@ class Entry:
             (i, number[id(o.parent)]) for i, o in enumerate(outsides) if o.parent is not None
         ]
         self._slots = [(slot, number[id(slot.outside)]) for slot in recording.slots]
+        self._expected = recording.expected
         self._plan(recording, number)
         for o in outsides:
             o.forget()
@@ -124,9 +154,10 @@ class Entry:
         def place(node: Node) -> int | Node:
             return node if node.value is not None else root.setdefault(node, len(root))
 
-        for call in recording.effects:  # first, and so in their order
-            for node in _effects(call):
-                place(node)
+        differentiable = not recording.is_step and gradient_mode.enabled
+        seen = _had(recording.effects) if differentiable and _has_history(recording) else []
+        for node in seen or _had(recording.effects, bool(config.debug_nans)):
+            place(node)  # first, and so in their order
         self._results: list[Callable[[Run], Any]] = []
         self._places = places(recording.result, place)
         for leaf in recording.result:
@@ -150,10 +181,8 @@ class Entry:
         ]
         self._escaped = [(reference, place(n)) for reference, n in recording.escaped]
         self._roots = list(root)
-        differentiable = not recording.is_step and gradient_mode.enabled
         # a history does not repeat effects: their results are inputs of its graph
-        calls = [call for call in recording.effects if not call.op.control]  # type: ignore[attr-defined]
-        self._seen = [root[node] for call in calls for node in parts(call)]
+        self._seen = [root[node] for node in seen]
         inputs = (*self._inputs, *(self._roots[i] for i in self._seen))
         self._graphs = {
             i: Graph(node, inputs) for node, i in root.items()
@@ -162,9 +191,9 @@ class Entry:
         self._compile()
 
     def _compile(self) -> None:
-        from lamella.compiler.canonicalise import fixed_starts
+        from lamella.compiler.canonicalise import fixed_starts, one_of_each
 
-        roots = fixed_starts(self._roots) if self._fixed else self._roots
+        roots = one_of_each(fixed_starts(self._roots) if self._fixed else self._roots)
         order = topological(roots)
         constants = [n for n in order if n.value is not None and n.op.name != "scalar"]
         scalars = [n for n in order if n.op.name == "scalar"]
@@ -179,21 +208,24 @@ class Entry:
         self._prepared = None if hoisted is None else Prepared(hoisted, given)
         if hoisted is not None:
             roots, given = hoisted.outputs, [*given, *hoisted.placeholders]
-        self._program = compile_program(roots, given, scalars, offered)
+        self._program = compile_program(roots, given, scalars, offered, self._budget)
         blueprint = self._program.blueprint
-        self._donated = {} if self._program.may_fail else blueprint.donated  # a fault loses nothing
+        self._donated = blueprint.over
         self._symbols = self._program.blueprint.symbols
+        self._extents = Extents(self._roots if self._symbols else (), self._expected)
         self._same = list(self._program.blueprint.same.items())
         self._dtypes = [node.dtype for node in self._roots]
         self._kinds = [(node.shape, node.dtype) for node in self._roots]
-        self._plain = self._program.has_frames and not (
+        self._direct: Direct | None = None
+        more = (
             self._states or self._leaves or self._gradients or self._escaped or self._graphs
-            or self._same or self._donated or self._places is None
+            or self._same or self._donated or self._slots or self._gradient_inputs
         )  # fmt: skip
-        self._frames: list[Frame] = []
-        self._passed = [(w, slot) for slot, w in enumerate(self._where) if type(w) is int]
-        self._first_output = len(given)
-        self._nbytes = self._program.fixed.nbytes if self._program.fixed else ()
+        if self._program.is_light and self._places is not None and not more:
+            self._direct = Direct(
+                self._program, self._where, self._constants, self._words, self._prepared,
+                self._steady, self._roots, self._places, self._structure,
+            )  # fmt: skip
 
     def _hoisted(
         self, roots: Sequence[Node], constants: Sequence[Node]
@@ -205,11 +237,12 @@ class Entry:
             return None
         from lamella.compiler.hoisting import hoist
 
-        return hoist(roots, steady, target().vector_bytes)
+        return hoist(roots, steady, target().unit, bool(config.winograd))
 
     def lowered(self) -> Lowered:
         """The program, to be looked at."""
-        return Lowered(self._roots, self._program.blueprint.kernels)
+        blueprint = self._program.blueprint
+        return Lowered(self._roots, blueprint.kernels, blueprint)
 
     # -- does it fit -------------------------------------------------------------------------------
     def misfit(self, tensors: Sequence[TensorCore]) -> str | None:
@@ -217,6 +250,12 @@ class Entry:
         if (config.lines or config.debug_nans) > self._has_lines:
             return "the lines that recorded its operations are wanted"
         changed = self._environment.changed()
+        if any(reference() is not None for reference, _ in self._escaped):
+            return (
+                f"{'' if changed is None else f'{changed}: '}it left a tensor in a place outside, "
+                "which belongs to one call (return it, or write into the tensor that is there, as "
+                "x += 1 and x.copy_() do)"
+            )
         if changed is not None:
             return changed
         for o in self._captured:
@@ -233,7 +272,7 @@ class Entry:
         for i, tensor in self._pinned:
             if tensors[i] is not tensor:
                 return "an argument was a tensor that the function also captures, and is not"
-        if self._slots or self._escaped:
+        if self._slots:
             return self._gradients_misfit(tensors)
         return None
 
@@ -251,12 +290,6 @@ class Entry:
             changed = _unlike(handles[i].node, False, self._inputs[i], False)
             if changed is not None:
                 return f"a gradient {changed}"
-        for reference, _ in self._escaped:
-            if reference() is not None:
-                return (
-                    "it left a tensor in a place outside, which belongs to one call (return it, or "
-                    "write into a tensor that is there before with copy_)"
-                )
         return None
 
     def _handles(self, tensors: Sequence[TensorCore]) -> list[TensorCore]:
@@ -266,13 +299,31 @@ class Entry:
             handles[i] = leaf_grad(handles[parent])  # type: ignore[assignment,arg-type]
         return handles  # type: ignore[return-value]
 
+    def keep(self, tensors: Sequence[TensorCore], sizes: dict[str, int]) -> None:
+        """Compute later what the trace left outside, after a first run that failed."""
+        made = [reference() for reference, _ in self._escaped]
+        given = [handle.node for handle in self._handles(tensors)]
+        compute_later(made, dict(zip(self._inputs, given, strict=True)), sizes)
+
+    def shortcut(self, args: Sequence[Any]) -> Shortcut | None:
+        """A function for calls with arguments like these, with which this has run; None the second
+        time for arguments of the same classes.
+        """
+        direct, kinds = self._direct, tuple(map(type, args))
+        if direct is None or self._pinned or direct.owner is not self._steadiness:
+            return None
+        if kinds in self._shortened:
+            return None
+        self._shortened.add(kinds)
+        return shortcut(direct, args, self._environment.same, self._captured_ids, Tensor)
+
     # -- running -----------------------------------------------------------------------------------
     def run(
         self, tensors: Sequence[TensorCore], sizes: dict[str, int], shared: Sequence[int] = ()
     ) -> Any:
         """The function's result; ``shared`` arguments lie in an array of the caller's."""
-        if self._plain and not config.debug_nans and profiling.active is None:
-            return self._run_plain(tensors)
+        if self._direct is not None and not config.debug_nans and profiling.active is None:
+            return self._direct.run(tensors, self._steadiness)
         program = self._program
         handles = self._handles(tensors)
         buffers = [value_of_handle(handle) for handle in handles]
@@ -281,15 +332,17 @@ class Entry:
             buffers += self._prepared.values(buffers, self._steadiness)
         at = program.fixed
         if at is None:
+            self._extents.check(sizes)
             at = program.bind(tuple([sizes[name] for name in self._symbols]))
         try:
             made = self._results_memory(at.nbytes, handles, buffers)
         except MemoryError as error:
             raise too_large(self._roots, error) from None
-        begun, checked = [False], False
+        over = self._written_over(made, buffers)
+        passage, checked = Passage(PATIENCE if over else 0.0), False
         try:
             program.run(
-                [b.ptr for b in buffers], self._words.copy(), [b.ptr for b in made], at, begun
+                [b.ptr for b in buffers], self._words.copy(), [b.ptr for b in made], at, passage
             )
             if config.debug_nans:
                 self._refuse_nans(handles, buffers, made, at.shapes, sizes)
@@ -297,58 +350,14 @@ class Entry:
             return self._finish(handles, buffers, made, at.shapes, sizes, shared)
         except BaseException:
             # a signal (Ctrl-C) may strike anywhere, but state must change as a whole or not at all
-            lossless = not (program.may_fail or config.debug_nans)
-            if checked or (begun[0] and lossless):
+            whole = program.blueprint.guarded and not any(passage.faults)
+            lossless = whole and not config.debug_nans
+            if checked or (passage.begun and lossless and not passage.partial):
                 self._finish(handles, buffers, made, at.shapes, sizes, shared)
+            elif passage.partial:
+                for i in over:
+                    handles[i].node.value = Lost(buffers[i].nbytes)
             raise
-
-    def _run_plain(self, tensors: Sequence[TensorCore]) -> Any:
-        """As ``run``, where all there is to do is to compute the results."""
-        program = self._program
-        buffers = [value_of_handle(tensors[w]) for w, _ in self._passed]
-        try:
-            made = [memory.empty(n) for n in self._nbytes]
-            frame = self._frames.pop() if self._frames else program.frame()
-        except MemoryError as error:
-            raise too_large(self._roots, error) from None
-        words = frame.words
-        prepared = self._prepared
-        if frame.owner is not self._steadiness or (
-            prepared is not None and not prepared.is_known(self._steadiness)
-        ):
-            self._refresh(frame)
-        for (_, slot), buffer in zip(self._passed, buffers, strict=True):
-            words[slot] = buffer.ptr
-        for slot, buffer in enumerate(made, self._first_output):
-            words[slot] = buffer.ptr
-        program.run_frame(frame)
-        self._frames.append(frame)
-        leaves = []
-        for place in self._places or ():
-            node = Node(DATA, (), *self._kinds[place])
-            node.value = made[place]
-            leaves.append(wrap(node))
-        return leaves[0] if self._single else tree.unflatten(self._structure, leaves)
-
-    def _refresh(self, frame: Frame) -> None:
-        """Write the addresses of what the function captured, and what is kept of it, into a
-        frame.
-        """
-        captured = [value_of_handle(w) if isinstance(w, TensorCore) else None for w in self._where]
-        for slot, buffer in enumerate(captured):
-            if buffer is not None:
-                frame.words[slot] = buffer.ptr
-        kept = list(self._constants)
-        if self._prepared is not None:
-            kept += self._prepared.values([*captured, *kept], self._steadiness)
-        for slot, buffer in enumerate(kept, len(self._where)):
-            frame.words[slot] = buffer.ptr
-        for slot, word in enumerate(self._words, self._first_output + len(self._nbytes)):
-            frame.words[slot] = word
-        for o in self._steady:
-            o.original = o.tensor.node
-        frame.kept = (*frame.kept[:2], *kept)
-        frame.owner = self._steadiness
 
     def _finish(
         self, handles: list[TensorCore], buffers: Sequence[Buffer], made: list[Buffer],
@@ -407,6 +416,10 @@ class Entry:
             else memory.empty(n)
             for i, n in enumerate(nbytes)
         ]
+
+    def _written_over(self, made: Sequence[Buffer], buffers: Sequence[Buffer]) -> list[int]:
+        """The inputs whose memory a run writes its results to."""
+        return [source for i, source in self._donated.items() if made[i] is buffers[source]]
 
     def _is_sole(
         self, i: int, handles: Sequence[TensorCore], buffers: Sequence[Buffer]
@@ -469,7 +482,15 @@ def _rebind(tensor: TensorCore, node: Node, required: bool) -> None:
     tensor.node = node
 
 
-def _effects(call: Node) -> Sequence[Node]:
-    """What must be computed for an effect to be had."""
-    op: Any = call.op
-    return [part(call, op.token)] if op.control else parts(call)
+def _had(tokens: Sequence[Node], everything: bool = True) -> list[Node]:
+    """What is computed for effects to be had, and ``everything`` that they return."""
+    if not everything:
+        return list(tokens)
+    return [node for call in dict.fromkeys(t.inputs[0] for t in tokens) for node in parts(call)]
+
+
+def _has_history(recording: Recording) -> bool:
+    """Whether anything that stays after a call may be differentiated."""
+    kept = [*recording.result, *(node for _, node, _ in recording.states)]
+    kept += [node for _, node in (*recording.gradients, *recording.escaped)]
+    return any(isinstance(node, Node) and node.tracked for node in kept)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from lamella.transforms.reach import Walk, ids_of
+from lamella.transforms.reach import Walk
 
 __all__ = ["Environment"]
 
@@ -37,9 +37,9 @@ class Environment:
         self._arguments = arguments
         self._names: set[str] = set()
         self._unwatched: frozenset[types.CodeType] = frozenset()
+        self._more: Environment | None = None
         self._take(self._walk())
         self.tensors = self._walked.tensors
-        self._more: Environment | None = None
 
     def watch_also(self, functions: Sequence[Callable[..., Any]]) -> None:
         """Watch what functions read that the trace met on its way, such as gradients' hooks."""
@@ -73,30 +73,23 @@ class Environment:
 
     def _take(self, walk: Walk) -> None:
         self._walked = walk
+        self._unchanged: Callable[[], bool] | None = None  # written at the first comparison
         self._epoch = _epoch()
 
-    def _same(self) -> bool:
+    def same(self) -> bool:
         """Whether everything certainly is as it was; no work beyond looking and comparing."""
-        walk = self._walked
-        for get, name, value in walk.lookups:
-            if get(name) is not value:
-                return False
-        for f, defaults, keywords in walk.functions:
-            if f.__defaults__ is not defaults or f.__kwdefaults__ is not keywords:
-                return False
+        if self._epoch != _epoch() or (self._more is not None and not self._more.same()):
+            return False
         try:
-            for cell, value in walk.cells:
-                if cell.cell_contents is not value:
-                    return False
+            if self._unchanged is None:
+                self._unchanged = _comparison(self._walked)
+            return self._unchanged()
+        except KeyError:  # a global or an attribute that is gone
+            return False
         except ValueError:  # a variable that is unbound
             return False
-        try:
-            for items, ids in walk.items:
-                if ids_of(items()) != ids:
-                    return False
-        except RuntimeError:  # another thread changes it just now
+        except RuntimeError:  # a container that another thread changes just now
             return False
-        return all(content() == before for content, before in walk.contents)
 
     def changed(self) -> str | None:
         """None while a call would see what the trace saw, else a sentence saying what differs."""
@@ -104,13 +97,17 @@ class Environment:
             found = self._more.changed()
             if found is not None:
                 return found
-        if self._epoch == _epoch() and self._same():
+        if self.same():
             return None
         walk = self._walk()
         if walk.seen == self._walked.seen:
             self._take(walk)
             return None
         return next(_differences(self._walked.seen, walk.seen))
+
+    def held(self) -> set[int]:
+        """The ids of the tensors that a call would reach now."""
+        return self._walk().held
 
     def random_states(self) -> list[object]:
         """The states of Python's and NumPy's random numbers, and of generators in reach."""
@@ -123,6 +120,32 @@ class Environment:
             elif isinstance(generator, np.random.RandomState):
                 states.append(_legacy(generator.get_state()))
         return states
+
+
+def _comparison(walk: Walk) -> Callable[[], bool]:
+    """A function that compares what was seen, written for it: an expression without loops."""
+    names: dict[str, Any] = {"map": map, "id": id, "len": len}
+    checks: list[str] = []
+
+    def check(form: str, *values: object) -> None:
+        found = [f"v{len(names) + i}" for i in range(len(values))]
+        names.update(zip(found, values, strict=True))
+        checks.append(form.format(*found))
+
+    for attributes, size in walk.sizes:
+        check("len({0}) == {1}", attributes, size)
+    for held, name, value in walk.lookups:
+        check("{0}[{1}] is {2}", held, name, value)
+    for f, defaults, keywords in walk.functions:
+        check("{0}.__defaults__ is {1} and {0}.__kwdefaults__ is {2}", f, defaults, keywords)
+    for cell, value in walk.cells:
+        check("{0}.cell_contents is {1}", cell, value)
+    for items, ids in walk.items:
+        check("(*map(id, {0}()),) == {1}", items, ids)
+    for content, before in walk.contents:
+        check("{0}() == {1}", content, before)
+    text = f"lambda: {' and '.join(checks) or True}"
+    return eval(text, names)  # type: ignore[no-any-return]  # noqa: S307
 
 
 def _legacy(state: Any) -> tuple[object, ...]:

@@ -10,45 +10,61 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import threading
 import types
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from contextlib import ExitStack
+from typing import Any, Final, Generic, Protocol, Self, TypeVar, overload
 
 from lamella.config import config
 from lamella.errors import OptionError, did_you_mean
+from lamella.forks import new_lock
 from lamella.tensor.pending import current_trace, traces
 from lamella.transforms.entry import Entry, Lowered
 from lamella.transforms.guards import Environment
-from lamella.transforms.signature import Axes, Call, arrays_to_tensors
-from lamella.transforms.tracing import record
+from lamella.transforms.pickling import reduced
+from lamella.transforms.shortcut import MISS, Shortcut
+from lamella.transforms.signature import Axes, Call, arrays_to_tensors, check_budget
+from lamella.transforms.tracing import one_at_a_time, record
 
 __all__ = ["Jit", "jit"]
 
+Made = TypeVar("Made")
+
 MANY: Final = 16  # programs of one function after which a warning names the reason
 FIXED: Final = 2  # programs of one function in which slices start at numbers, not at arguments
+SHORT: Final = 4  # shortcuts of one function
 MOST: Final = 256  # argument structures, and programs of one structure, that are kept
 
 
-class Jit:
+class Jit(Generic[Made]):
     """A compiled function.
 
     ``lower(*args)`` shows what was made of it; ``programs`` counts its compiled programs.
     """
 
-    def __init__(self, f: Callable[..., Any], dynamic: Mapping[str, Axes] | None = None) -> None:
+    def __init__(
+        self, f: Callable[..., Made], dynamic: Mapping[str, Axes] | None = None,
+        memory_budget: int | None = None,
+    ) -> None:  # fmt: skip
         if not callable(f):
             raise OptionError(f"[jit] {type(f).__name__} cannot be called; pass a function")
+        check_budget("jit", memory_budget)
+        self._budget = memory_budget
         functools.update_wrapper(self, f, updated=())
         self._f = f
         self._given = dict(dynamic or {})
         self._dynamic = _positions(f, self._given)
         self._entries: dict[tuple[object, ...], list[Entry]] = {}
-        self._lock = threading.RLock()
+        self._lock = new_lock()
+        self._shortcuts: list[Shortcut] = []  # for the calls of some forms, the newest first
         self._described: list[dict[str, str]] = []  # the arguments traced lately, in words
         self.programs = 0
 
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> Jit[Made]: ...
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         """As a method: one compiled function an instance, so that instances share no state."""
         if instance is None:
@@ -63,35 +79,70 @@ class Jit:
         found = held.get(name)
         if found is None or found._f.__self__ is not instance:  # a copied object has a copied dict
             bound = types.MethodType(self._f, instance)
-            found = held[name] = Jit(bound, _without_self(self._f, self._given))
+            dynamic = _without_self(self._f, self._given)
+            found = held[name] = Jit(bound, dynamic, self._budget)
         return found
 
-    def __call__(self, *args: Any, **options: Any) -> Any:
+    def __call__(self, *args: Any, **options: Any) -> Made:
         """The function's result."""
         if (traces and current_trace() is not None) or config.backend == "interpret":
             args, options = arrays_to_tensors(args, options)
             return self._f(*args, **options)  # inside another transformation: part of its graph
+        if not options:
+            for shortcut in self._shortcuts:
+                found: Made = shortcut(args)
+                if found is not MISS:
+                    return found
         call = Call(args, options, self._dynamic)
         for entry in reversed(self._entries.get(call.key, ())):
             if entry.misfit(call.tensors) is None:
-                return entry.run(call.tensors, call.sizes, call.shared)
-        return self._entry(call).run(call.tensors, call.sizes, call.shared)
+                found = entry.run(call.tensors, call.sizes, call.shared)
+                if not (options or self._dynamic):
+                    self._shorten(entry, args)
+                return found
+        return self._run_new(call)
+
+    def _run_new(self, call: Call) -> Made:
+        """Run a program that none of those at hand was, or one that another thread has just made.
+
+        Where its trace left tensors outside, nobody else traces until they have values.
+        """
+        with ExitStack() as alone:
+            entry = self._entry(call, alone)
+            try:
+                result: Made = entry.run(call.tensors, call.sizes, call.shared)
+            except BaseException:
+                entry.keep(call.tensors, call.sizes)
+                raise
+        return result
+
+    def _shorten(self, entry: Entry, args: tuple[Any, ...]) -> None:
+        """Have a shortcut for calls like one that the entry has served."""
+        made = entry.shortcut(args)
+        if made is not None:
+            self._shortcuts = [made, *self._shortcuts[: SHORT - 1]]
 
     def lower(self, *args: Any, **options: Any) -> Lowered:
         """The program for these arguments, to be looked at; it is compiled but not run."""
-        return self._entry(Call(args, options, self._dynamic)).lowered()
+        with ExitStack() as alone:
+            return self._entry(Call(args, options, self._dynamic), alone).lowered()
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Jit:
-        """A compiled function of the copied object, for a method; else itself."""
-        if not isinstance(self._f, types.MethodType):
-            return self
-        return Jit(copy.deepcopy(self._f, memo), self._given)
+    def __copy__(self) -> Self:
+        """Itself: nothing tells two of them apart."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Jit[Made]:
+        """A compiled function of the copied module, or method of a copied object; else itself."""
+        copied = copy.deepcopy(self._f, memo)
+        return self if copied is self._f else Jit(copied, self._given, self._budget)
 
     def __reduce__(self) -> Any:
-        """By name, as functions are pickled; a method by its object."""
+        """By name, as functions are pickled, or by its function; programs are left behind."""
         if isinstance(self._f, types.MethodType):
-            return getattr, (self._f.__self__, self._f.__name__)
-        return self._f.__qualname__
+            owner, name = self._f.__self__, self._f.__name__
+            if isinstance(getattr(type(owner), name, None), Jit):
+                return getattr, (owner, name)
+        return reduced(self, self._f, (Jit, (self._f, self._given, self._budget)))
 
     def __repr__(self) -> str:
         return f"<jit of {self._name}, {self.programs} programs>"
@@ -100,7 +151,10 @@ class Jit:
     def _name(self) -> str:
         return str(getattr(self._f, "__qualname__", type(self._f).__name__))
 
-    def _entry(self, call: Call) -> Entry:
+    def _entry(self, call: Call, alone: ExitStack) -> Entry:
+        """The program for a call; where its trace leaves tensors outside, ``alone`` then holds what
+        keeps others from tracing.
+        """
         with self._lock:
             reason = None
             for entry in reversed(self._entries.get(call.key, ())):
@@ -108,15 +162,20 @@ class Jit:
                 if found is None:
                     return entry
                 reason = reason or found  # the newest program's says most
-            return self._trace(call, reason)
+            return self._trace(call, reason, alone)
 
-    def _trace(self, call: Call, reason: str | None) -> Entry:
+    def _trace(self, call: Call, reason: str | None, alone: ExitStack) -> Entry:
         environment = Environment(self._f, call.objects())
         args, options = call.traced_arguments()
-        recording = record(self._f, args, options, call.tensors, call.shapes, environment)
+        with one_at_a_time:
+            recording = record(self._f, args, options, call.tensors, call.shapes, environment)
+            if recording.escaped:
+                alone.enter_context(self._lock)
+                alone.enter_context(one_at_a_time)
         environment.watch_also([hook for slot in recording.slots for hook in slot.hooks])
         environment.unwatch(recording.functions)
-        entry = Entry(recording, environment, call.tensors, fixed=self.programs < FIXED)
+        fixed = self.programs < FIXED
+        entry = Entry(recording, environment, call.tensors, fixed, self._budget)
         self.programs += 1
         described = call.described()
         reason = reason or _difference(self._described, described)
@@ -127,7 +186,7 @@ class Jit:
             warnings.warn(
                 f"[jit] {self._name} has been compiled {self.programs} times, last because "
                 f"{reason}; pass what changes as a tensor, or name changing sizes in dynamic=",
-                RuntimeWarning, stacklevel=4,
+                RuntimeWarning, stacklevel=5,
             )  # fmt: skip
         self._keep(call.key, entry)
         return entry
@@ -138,6 +197,14 @@ class Jit:
         if key not in entries and len(entries) >= MOST:
             del entries[next(iter(entries))]
         entries[key] = [*entries.get(key, ())[-MOST:], entry]
+
+
+class Decorator(Protocol):
+    """``jit`` with options, waiting for its function."""
+
+    def __call__(self, f: Callable[..., Made], /) -> Jit[Made]:
+        """The compiled function."""
+        ...
 
 
 def _difference(before: Sequence[Mapping[str, str]], now: Mapping[str, str]) -> str:
@@ -179,9 +246,19 @@ def _without_self(f: Callable[..., Any], dynamic: Mapping[str, Axes]) -> dict[st
     return {name: axes for name, axes in dynamic.items() if name != first}
 
 
+@overload
 def jit(
-    f: Callable[..., Any] | None = None, *, dynamic: Mapping[str, Axes] | None = None
-) -> Any:
+    f: Callable[..., Made], *, dynamic: Mapping[str, Axes] | None = None,
+    memory_budget: int | None = None,
+) -> Jit[Made]: ...  # fmt: skip
+@overload
+def jit(
+    f: None = None, *, dynamic: Mapping[str, Axes] | None = None, memory_budget: int | None = None
+) -> Decorator: ...
+def jit(
+    f: Callable[..., Any] | None = None, *, dynamic: Mapping[str, Axes] | None = None,
+    memory_budget: int | None = None,
+) -> Any:  # fmt: skip
     """Compile ``f`` whole: forward, backward, optimiser update, random numbers and running
     statistics become one program.
 
@@ -192,11 +269,17 @@ def jit(
             another.
         dynamic: for arguments by name, axes whose size may change, as ``{"x": {0: "batch"}}``: one
             program serves every size.
+        memory_budget: bytes that a call may take at once, by its plan: values between, and results
+            but for the state that they replace. Values of the forward pass are then computed again
+            in the backward pass as far as it takes, those that are cheapest for their size first;
+            the results are the same. ``lower(*args).memory`` is what a program takes. Without a
+            budget only what costs hardly any time is computed again.
 
     Raises:
         TraceError: when called, if ``f`` looks at a value that a program cannot know when it is
             compiled.
-        OptionError: if ``dynamic`` names what is no argument.
+        OptionError: if ``dynamic`` names what is no argument; for a budget that is no number of
+            bytes; when called, for one that cannot be kept, with the least that is needed.
 
     >>> import lamella as lm
     >>> @lm.jit
@@ -206,5 +289,5 @@ def jit(
     6.0
     """
     if f is None:
-        return lambda g: Jit(g, dynamic)
-    return Jit(f, dynamic)
+        return lambda g: Jit(g, dynamic, memory_budget)
+    return Jit(f, dynamic, memory_budget)

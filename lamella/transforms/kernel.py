@@ -17,8 +17,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from lamella import ops
 from lamella.dtypes import DType, as_dtype
-from lamella.errors import MissingRuleError, OptionError
+from lamella.errors import DTypeError, MissingRuleError, OptionError, ShapeError
+from lamella.graph.inlined import for_many
 from lamella.ir import index as ix
 from lamella.ir.dim import Shape, Size
 from lamella.ir.loops import Expr, Load, Stmt, Store, Var
@@ -26,11 +28,13 @@ from lamella.ir.node import Node, make
 from lamella.ops.base import Array as NumpyArray
 from lamella.ops.base import Element, Index, KernelWriter, Needs
 from lamella.ops.calls import Call, Result, call
+from lamella.ops.leaf import placeholder
 from lamella.ops.site import user_site
-from lamella.tensor.core import TensorCore, node_of, wrap
+from lamella.tensor.core import TensorCore, describe, wrap
 from lamella.tensor.operands import as_node
 from lamella.transforms.kernel_compiler import Array, Compiler
 from lamella.transforms.kernel_language import Words
+from lamella.transforms.pickling import reduced
 
 __all__ = ["Kernel", "custom_op", "kernel"]
 
@@ -111,6 +115,7 @@ class Custom(Call):
 
     name: ClassVar[str] = "kernel"
     checked: ClassVar[bool] = True
+    partial: ClassVar[bool] = True
     definition: Definition
     options: tuple[Any, ...]
     surroundings: tuple[tuple[str, Any], ...]  # what the function read outside when it was called
@@ -194,32 +199,74 @@ class Custom(Call):
         self, node: Node, cotangents: Sequence[Node | None], needs: Needs
     ) -> Sequence[Node | None]:
         """The rule given with ``vjp``: of the inputs, the results and their cotangents."""
-        if self.definition.vjp is None or self.batched:
-            raise MissingRuleError(self.definition.where, "reverse-mode differentiation", "vjp")
-        from lamella import ops
-
         results = ops.parts(node)
         given = [
             c if c is not None else ops.full(0.0, r.shape, r.dtype)
             for c, r in zip(cotangents, results, strict=True)
         ]
-        found = self.definition.vjp(
-            tuple(map(wrap, node.inputs)), tuple(map(wrap, results)), tuple(map(wrap, given))
+        return self._pulled(node.inputs, [*results, *given])
+
+    def _pulled(self, inputs: Sequence[Node], more: Sequence[Node]) -> list[Node | None]:
+        """By results and cotangents (``more``); those of one example, for all of a level."""
+        count, half = len(inputs), len(more) // 2
+        if self.batched:
+            level, one = self.batched[0], replace(self, batched=self.batched[1:])
+            has, size = [*level, *[True] * len(more)], self._sizes(inputs)[0]
+            rule = lambda nodes: one._pulled(nodes[:count], nodes[count:])  # noqa: E731
+            found = for_many(rule, [*inputs, *more], has, size)
+            return [
+                n if n is None or own else ops.reduce_sum(n, (0,))
+                for n, own in zip(found, level, strict=True)
+            ]
+        if self.definition.vjp is None:
+            raise self._missing("reverse-mode differentiation", "vjp")
+        made = self.definition.vjp(
+            *(tuple(map(wrap, nodes)) for nodes in (inputs, more[:half], more[half:]))
         )
-        return [None if g is None else node_of(g) for g in _tuple(found)]
+        return self._fitting("vjp", _tuple(made), inputs)
 
     def jvp_all(self, node: Node, tangents: Sequence[Node | None]) -> Sequence[Node | None]:
         """The rule given with ``jvp``: of the inputs and their tangents."""
-        if self.definition.jvp is None:
-            raise MissingRuleError(self.definition.where, "forward-mode differentiation", "jvp")
-        from lamella import ops
-
         given = [
             t if t is not None else ops.full(0.0, n.shape, n.dtype)
             for t, n in zip(tangents, node.inputs, strict=True)
         ]
-        found = self.definition.jvp(tuple(map(wrap, node.inputs)), tuple(map(wrap, given)))
-        return [None if t is None else node_of(t) for t in _tuple(found)]
+        return self._pushed([*node.inputs, *given])
+
+    def _pushed(self, nodes: Sequence[Node]) -> list[Node | None]:
+        """By inputs, then their tangents; those of one example, for all of a level."""
+        half = len(nodes) // 2
+        if self.batched:
+            level, one = self.batched[0], replace(self, batched=self.batched[1:])
+            return for_many(one._pushed, nodes, [*level, *level], self._sizes(nodes[:half])[0])
+        if self.definition.jvp is None:
+            raise self._missing("forward-mode differentiation", "jvp")
+        made = self.definition.jvp(*(tuple(map(wrap, n)) for n in (nodes[:half], nodes[half:])))
+        results = [placeholder(*kind) for kind in self.results(nodes[:half])]
+        return self._fitting("jvp", _tuple(made), results)
+
+    def _fitting(
+        self, rule: str, made: Sequence[Any], wanted: Sequence[Node]
+    ) -> list[Node | None]:
+        """What a rule returned, if it is like what it is the derivative of."""
+        where = f"[kernel] {self.definition.where}: the rule {rule} returned"
+        if len(made) != len(wanted):
+            raise OptionError(f"{where} {len(made)} values, not {len(wanted)}; None is zero")
+        found = [None if value is None else as_node(value) for value in made]
+        for number, (node, like) in enumerate(zip(found, wanted, strict=True)):
+            if node is not None and node.shape != like.shape:
+                raise ShapeError(
+                    f"{where} {describe(node.shape, node.dtype)} for value {number}, which is "
+                    f"{describe(like.shape, like.dtype)}; a derivative has its shape"
+                )
+        return [
+            None if node is None or not like.dtype.inexact else ops.cast(node, like.dtype)
+            for node, like in zip(found, wanted, strict=True)
+        ]
+
+    def _missing(self, transform: str, rule: str) -> MissingRuleError:
+        where = self.definition.where
+        return MissingRuleError(where, transform, rule, f"give it one by @{where}.{rule}")
 
     def batch(self, node: Node, args: Sequence[Node], batched: Needs, size: Size) -> Node:
         """One more axis of the grid."""
@@ -282,8 +329,17 @@ class Kernel:
 
     def __init__(self, definition: Definition) -> None:
         self._definition = definition
-        self.__name__ = definition.where
-        self.__doc__ = definition.function.__doc__
+        for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+            setattr(self, name, getattr(definition.function, name, None))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Kernel:
+        """Itself, as functions."""
+        return self
+
+    def __reduce__(self) -> Any:
+        """By name, as functions are pickled."""
+        d = self._definition
+        return reduced(self, d.function, (_made, (d.function, d.rule, d.vjp, d.jvp)))
 
     def __call__(self, *tensors: Any, **options: Any) -> Any:
         """The result, or a tuple of the results."""
@@ -295,6 +351,11 @@ class Kernel:
                 f"name, given were {sorted(options)}; pass each of them once"
             )
         nodes = [as_node(t) for t in tensors]
+        if any(node.dtype.kind == "c" for node in nodes):
+            raise DTypeError(
+                f"[kernel] {definition.where} takes no complex numbers; pass lm.real(x) and "
+                "lm.imag(x)"
+            )
         chosen = tuple(options[name] for name in definition.options)
         op = Custom(definition, chosen, definition.surroundings())
         if len(nodes) != definition.inputs:
@@ -358,8 +419,9 @@ class Decorator(Words):
                 for several results.
 
         The function's parameters are its inputs, then its results, which it writes; parameters
-        after ``*`` are options, constants of the compiled kernel. Its last statement is a loop over
-        ``lm.kernel.grid(sizes…)``, whose iterations are independent; inside are ``range``,
+        after ``*`` are options, constants of the compiled kernel. Elements of results that it does
+        not write are zeros. Its last statement is a loop over ``lm.kernel.grid(sizes…)``, whose
+        iterations are independent: no two write the same element; inside are ``range``,
         ``lm.kernel.lanes`` and ``lm.kernel.unroll`` loops, ``if``, local variables, scratch memory
         (``lm.kernel.local(size, dtype)``), arithmetic and elementary functions (``lm.exp``,
         ``math.exp`` …), and ``lm.kernel.atomic_add(result, index, n)`` where iterations meet.
@@ -403,6 +465,10 @@ def _define(function: Callable[..., Any], out: Callable[..., Any]) -> Definition
     inputs = sum(p.kind is p.POSITIONAL_OR_KEYWORD and p.name not in options for p in rule)
     asked = tuple(p.name for p in rule if p.name in options)
     return Definition(function, out, tree, parameters, options, inputs, asked, where)
+
+
+def _made(function: Rule, out: Rule, vjp: Rule | None, jvp: Rule | None) -> Kernel:
+    return custom_op(Kernel(_define(function, out)), vjp=vjp, jvp=jvp)
 
 
 kernel = Decorator()

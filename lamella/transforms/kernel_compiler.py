@@ -18,6 +18,7 @@ from typing import Any, Final
 from lamella.compiler.walk import expressions
 from lamella.dtypes import DType, bool_, int64
 from lamella.ir.dim import Dim, Size
+from lamella.ir.lanes import meeting
 from lamella.ir.loops import (
     Accumulate,
     Alloc,
@@ -30,6 +31,7 @@ from lamella.ir.loops import (
     Load,
     Read,
     Stmt,
+    Var,
 )  # fmt: skip
 from lamella.transforms import kernel_language as words
 from lamella.transforms.kernel_expressions import (
@@ -68,6 +70,8 @@ class Compiler(Expressions):
         self.lane: set[str] = set()  # variables declared outside the lanes loop under way
         self.in_lanes = False
         self.atomic: set[int] = set()  # results that are changed in atomic steps
+        self.axes: dict[Var, int] = {}  # of the grid, those with several iterations
+        self.tests: list[Expr] = []  # of the branches under way
 
     def split(self) -> tuple[list[ast.stmt], ast.For]:
         """What precedes the grid loop, and the grid loop."""
@@ -99,8 +103,10 @@ class Compiler(Expressions):
         targets = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
         if len(targets) != len(at):
             raise self.fail(loop, f"{len(targets)} names for a grid of {len(at)} sizes")
-        for target, value in zip(targets, at, strict=True):
+        for axis, (target, value) in enumerate(zip(targets, at, strict=True)):
             self.bind(target, value)
+            if isinstance(value, Var) and value.extent not in (0, 1):
+                self.axes[value] = axis
         return self.block(loop.body)
 
     def bind(self, target: ast.expr, value: Any) -> None:
@@ -144,6 +150,8 @@ class Compiler(Expressions):
             if not isinstance(array, Array) or not array.written:
                 raise self.fail(target, "only results and scratch memory can be written")
             index = self.index(array, target, target.slice)
+            if array.number >= 0:
+                self._apart(target, index)
             return [self.memory.store(array, index, self.typed(value, array.dtype))]
         if not isinstance(target, ast.Name):
             raise self.fail(target, "assign to a name or to an element of an array")
@@ -167,6 +175,17 @@ class Compiler(Expressions):
             return [Declare(name, value.dtype, value)]
         self.names[target.id] = value
         return []
+
+    def _apart(self, target: ast.expr, index: Sequence[Expr]) -> None:
+        """Raise if iterations of the grid certainly write the same element."""
+        read = list(expressions([*index, *self.tests]))
+        if any(isinstance(e, (Load, Read)) for e in read):
+            return
+        for var, axis in self.axes.items():
+            if var not in read:
+                raise self.fail(target, f"iterations along axis {axis} of the grid write the same "
+                                "element, in any order; use their number in the index, or "
+                                "lm.kernel.atomic_add")
 
     def _reassign(self, variable: Variable, value: Any) -> list[Stmt]:
         typed = self.typed(value, variable.dtype)
@@ -213,10 +232,13 @@ class Compiler(Expressions):
         if kind == "lanes":
             self.lane = {v.name for v in self.names.values() if isinstance(v, Variable)}
             self.in_lanes = True
-        body = tuple(self.block(node.body))
+        made = For(var, kind, tuple(self.block(node.body)))  # type: ignore[arg-type]
         self.lane, self.in_lanes = before
         self.names[node.target.id] = outer
-        return [For(var, kind, body)]  # type: ignore[arg-type]
+        if kind == "lanes" and meeting(made) is not None:
+            raise self.fail(node, "two lanes may use one element of what the loop writes; use "
+                            "range(n), or an index in which every lane has a place of its own")
+        return [made]
 
     def effect(self, node: ast.Call) -> list[Stmt]:
         """A call for its effect: an atomic step."""
@@ -239,10 +261,12 @@ class Compiler(Expressions):
         if not isinstance(test, Expr):
             return self.block(node.body if test else node.orelse)
         outside = dict(self.names)
+        self.tests.append(test)
         then = tuple(self.block(node.body))
         self.names = dict(outside)
         otherwise = tuple(self.block(node.orelse))
         self.names = outside
+        self.tests.pop()
         return [If(self.typed(test, bool_), then, otherwise)]
 
 

@@ -32,7 +32,8 @@ def grid(*sizes: int) -> Iterator[Any]:
 
 def lanes(size: int) -> Iterator[int]:
     """A loop whose iterations run side by side in vectors; they may share only sums (``t += x``),
-    products, maxima and minima of variables declared before it.
+    products, maxima and minima of variables declared before it, and no element of what they write:
+    indices of that have the lane in them, as ``y[i, j]`` or ``y[4 * j + k]`` with k below 4.
     """
     yield from range(size)
 

@@ -42,6 +42,7 @@ class Prepared:
         self._words = [pack_scalar(n.value, n.dtype) for n in scalars]  # type: ignore[arg-type]
         given = [inputs[i] for i in self._inputs]
         self._program = compile_program(hoisted.values, given, scalars)
+        self.count = len(hoisted.values)
         self._known: tuple[object, list[Buffer]] | None = None
 
     def values(self, buffers: Sequence[Buffer | None], token: object) -> list[Buffer]:

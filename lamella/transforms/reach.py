@@ -18,7 +18,7 @@ import random
 import sys
 import types
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,9 @@ _DYNAMIC = {"getattr", "vars", "__dict__", "attrgetter"}
 _TABLES = {"_parameters", "_buffers", "_modules", "_not_saved", "_hooks", "_pre_hooks"}
 _PACKAGE = __name__.split(".")[0]
 _EMPTY = object()
+_GLOBAL = {  # LOAD_NAME is in bodies of classes, LOAD_FROM_DICT_OR_GLOBALS since Python 3.12
+    "LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS", "STORE_GLOBAL", "DELETE_GLOBAL",
+}  # fmt: skip
 _NONE: frozenset[types.CodeType] = frozenset()
 
 
@@ -82,6 +85,24 @@ def _code_names(
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType) and constant not in unwatched:
             _code_names(constant, found, unwatched)
+
+
+@functools.lru_cache(maxsize=4096)
+def _of_globals(code: types.CodeType) -> frozenset[str]:
+    """The names that instructions of ``code`` look up among globals, or write there; its names of
+    attributes are not among them.
+    """
+    used = (i.argval for i in dis.get_instructions(code) if i.opname in _GLOBAL)
+    return frozenset(used)
+
+
+def _global_names(code: types.CodeType, unwatched: frozenset[types.CodeType]) -> set[str]:
+    """The globals that code mentions, or functions inside it that are watched."""
+    found = set(_of_globals(code))
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType) and constant not in unwatched:
+            found |= _global_names(constant, unwatched)
+    return found
 
 
 def _read_by(code: types.CodeType, unwatched: frozenset[types.CodeType]) -> set[str]:
@@ -131,12 +152,14 @@ class Walk:
         self.names = set(names)
         self._unwatched = unwatched  # code that is not looked into
         self.seen: dict[Path, object] = {}
-        self.lookups: list[tuple[Callable[[str], object], str, object]] = []
+        self.lookups: list[tuple[Mapping[str, object], str, object]] = []
+        self.sizes: list[tuple[dict[str, object], int]] = []
         self.cells: list[tuple[types.CellType, object]] = []
         self.functions: list[tuple[types.FunctionType, object, object]] = []
         self.items: list[tuple[Callable[[], Iterable[object]], tuple[int, ...]]] = []
         self.contents: list[tuple[Callable[[], object], object]] = []
         self.tensors: set[int] = set()  # those the function reaches other than by its arguments
+        self.held: set[int] = set()  # those that objects among its arguments hold, too
         self.generators: list[object] = []  # of random numbers
         self._in_arguments = False
         self._keep: list[object] = []
@@ -152,9 +175,9 @@ class Walk:
             return
         read = _read_by(code, self._unwatched)
         for name, cell in zip(code.co_freevars, f.__closure__ or (), strict=True):
-            if name not in read:
-                continue
             value = cell_value(cell)
+            if name not in read or getattr(type(value), "is_cache", False):
+                continue
             self.cells.append((cell, value))
             self.value(value, name, 0)
         if is_library(f.__module__):
@@ -162,7 +185,7 @@ class Walk:
         names: set[str] = set()
         _code_names(code, names, self._unwatched)
         self.names |= names
-        self._named(f.__globals__, names, "")
+        self._named(f.__globals__, _global_names(code, self._unwatched), "")
         self.functions.append((f, f.__defaults__, f.__kwdefaults__))
         self.value(f.__defaults__, f"{path} defaults", 0)
         self.value(f.__kwdefaults__, f"{path} keyword defaults", 0)
@@ -171,7 +194,7 @@ class Walk:
         """The globals of a function, or the contents of a user's module, that code mentions."""
         for name in sorted(names & held.keys()):
             value = held[name]
-            self.lookups.append((held.get, name, value))
+            self.lookups.append((held, name, value))
             self.value(value, prefix + name, 0)
 
     def arguments(self, values: Iterable[tuple[Path, object]]) -> None:
@@ -200,6 +223,7 @@ class Walk:
         elif isinstance(value, TensorCore):
             self._keep.append(value)
             self.seen[path] = (type(value).__name__, id(value))
+            self.held.add(id(value))
             if not self._in_arguments:
                 self.tensors.add(id(value))
         elif isinstance(value, np.ndarray):
@@ -290,9 +314,8 @@ class Walk:
                 name: member for name, member in vars(base).items()
                 if not name.startswith("__") or callable(member)
             }  # fmt: skip
-            names = tuple(members)
-            self.items.append((lambda b=base, n=names: map(vars(b).get, n),  # type: ignore[misc]
-                               ids_of(members.values())))  # fmt: skip
+            held = vars(base)
+            self.lookups += [(held, name, member) for name, member in members.items()]
             for name, member in members.items():
                 found = _function_of(member)
                 if isinstance(found, types.FunctionType) and name == "__init__":
@@ -318,8 +341,8 @@ class Walk:
             return
         everything = self._by_any_name(kind)
         names = tuple(name for name in held if everything or name in self.names)
-        ids = ids_of(held[name] for name in names)
-        self.contents.append((lambda: (len(held), ids_of(map(held.get, names))), (len(held), ids)))
+        self.sizes.append((held, len(held)))
+        self.lookups += [(held, name, held[name]) for name in names]
         for name in names:
             self.value(held[name], f"{path}.{name}", depth + 1)
 

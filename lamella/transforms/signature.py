@@ -19,7 +19,7 @@ from lamella.tensor.core import TensorCore, describe, wrap
 from lamella.tensor.host import node_from_array
 from lamella.transforms.reach import PLAIN
 
-__all__ = ["Call", "arrays_to_tensors"]
+__all__ = ["Call", "arrays_to_tensors", "check_budget"]
 
 Axes = Mapping[int, str]
 _FLAT = (TensorCore, np.ndarray, int, float, str)  # certainly leaves, so that args are the leaves
@@ -192,3 +192,14 @@ def arrays_to_tensors(args: tuple[Any, ...], options: dict[str, Any]) -> tuple[A
 
     found_args, found_options = tree.map(convert, (args, options))
     return found_args, found_options
+
+
+def check_budget(name: str, budget: object) -> None:
+    """That a memory budget is None or a number of bytes.
+
+    Raises:
+        OptionError: if it is something else.
+    """
+    if budget is None or (type(budget) is int and budget >= 0):
+        return
+    raise OptionError(f"[{name}] memory_budget={budget!r:.40}; give bytes, an integer at least 0")

@@ -4,7 +4,8 @@ Input: a function and its arguments. Output: :class:`Recording`: the graph's inp
 where to find them), its outputs, and what each is for. The function sees its real tensors, but an
 outside tensor that an operation touches stands for a placeholder until the run ends; then every
 outside tensor and gradient is put back, whether the run ended well or not, so that an exception
-half-way loses nothing.
+half-way loses nothing. What the run has put into variables and attributes by then stays there, as
+it would in Python, with the values that it would have.
 """
 from __future__ import annotations
 
@@ -17,19 +18,27 @@ from weakref import ref
 
 from lamella import tree
 from lamella.errors import TraceError
+from lamella.forks import in_child, new_lock
 from lamella.graph import names as naming
-from lamella.ir.dim import Shape
+from lamella.graph.replay import Recording as Replayed
+from lamella.graph.replay import replay
+from lamella.ir.dim import Shape, unify
 from lamella.ir.node import Node, topological
 from lamella.ops.leaf import placeholder
 from lamella.tensor import pending, random
 from lamella.tensor.core import Leaf, TensorCore, describe, owners
 from lamella.tensor.pending import placeholder_in, set_trace
+from lamella.transforms.extents import Expected
 from lamella.transforms.guards import Environment
 
-__all__ = ["GradientSlot", "Outside", "Recording", "leaf_grad", "record", "set_leaf_grad"]
+__all__ = [
+    "GradientSlot", "Outside", "Recording", "compute_later", "leaf_grad", "record", "set_leaf_grad",
+]  # fmt: skip
 
 _NOTHING: Final = TensorCore()
-_one_at_a_time: Final = threading.RLock()  # a trace exchanges nodes of tensors that others may use
+# a trace exchanges nodes of tensors that others may use
+one_at_a_time: Final = new_lock()
+_running: Final[list[tuple[int, JitTrace]]] = []  # by thread, one inside the other
 
 
 @dataclass(slots=True, eq=False)
@@ -99,10 +108,11 @@ class Recording:
     is_step: bool  # it has differentiated and used the gradients by itself
     effects: list[Node]  # calls that must run once, in order
     functions: list[Callable[..., Any]]  # that they are calls of
+    expected: list[Expected]  # of sizes known only when the program runs
     escaped: list[tuple[ref[TensorCore], Node]] = field(default_factory=list)
 
 
-class JitTrace:
+class JitTrace(pending.Trace):
     """The trace that the tensor layer reports to; see ``tensor.pending.Trace``."""
 
     def __init__(self, shapes: dict[int, Shape]) -> None:
@@ -111,6 +121,7 @@ class JitTrace:
         self.created_here: dict[int, ref[TensorCore]] = {}
         self.effects: list[Node] = []
         self.functions: list[Callable[..., Any]] = []
+        self.expected: list[Expected] = []
         self._shapes = shapes  # symbolic shapes of arguments, by id of the tensor
         self._gradient_of: dict[int, Outside] = {}
 
@@ -192,9 +203,13 @@ class JitTrace:
                     "reach; pass x.detach(), or compute it inside"
                 )
 
-    def effect(self, call: Node, function: Callable[..., Any]) -> None:
+    def expect(self, shape: Shape, check: Callable[[Shape], None]) -> None:
+        """The program will be asked for its shapes before it runs."""
+        self.expected.append((shape, check))
+
+    def effect(self, token: Node, function: Callable[..., Any]) -> None:
         """The program will see to it."""
-        self.effects.append(call)
+        self.effects.append(token)
         self.functions.append(function)
 
     def _slot(self, tensor: TensorCore, read: bool) -> None:
@@ -214,6 +229,18 @@ class JitTrace:
         for slot in self.slots.values():
             set_leaf_grad(slot.outside.tensor, slot.before)
 
+    def keep(self, held: set[int]) -> None:
+        """Compute later, from the outside tensors as they are, those of the run's own in ``held``.
+
+        They are what a function that has raised leaves in variables and attributes.
+        """
+        made = [reference() for key, reference in self.created_here.items() if key in held]
+        sizes: dict[str, int] = {}
+        for o in self.outsides.values():
+            unify(o.placeholder.shape, tuple(map(int, o.original.shape)), sizes)
+        given = {o.placeholder: o.original for o in self.outsides.values()}
+        compute_later(made, given, sizes)
+
     def escaped(self) -> list[tuple[ref[TensorCore], Node]]:
         """Tensors made during the run that something outside still holds."""
         if any(reference() is not None for reference in self.created_here.values()):
@@ -224,6 +251,17 @@ class JitTrace:
             if tensor is not None and tensor.node.value is None:
                 found.append((reference, tensor.node))
         return found
+
+
+def compute_later(
+    made: Sequence[TensorCore | None], given: dict[Node, Node], sizes: dict[str, int]
+) -> None:
+    """Leave tensors of a trace pending, with the nodes of ``given`` for its placeholders."""
+    left = [t for t in made if t is not None and t.node.value is None]
+    with Replayed():
+        nodes = replay([tensor.node for tensor in left], given, sizes)
+    for tensor, node in zip(left, nodes, strict=True):
+        tensor.rebind(node)
 
 
 def leaf_grad(tensor: TensorCore) -> TensorCore | None:
@@ -249,28 +287,52 @@ def record(
     Raises:
         TraceError: for what a compiled program could not repeat faithfully.
     """
-    with _one_at_a_time:
+    with one_at_a_time:
         pending.flush()
         random.generator()  # made inside, it would begin anew at every call
         trace = JitTrace(shapes)
-        before = environment.random_states()
-        previous = set_trace(trace)
         try:
-            for number, tensor in enumerate(tensors):
-                trace.take_argument(tensor, number)
-            leaves, structure = tree.flatten(f(*args, **options))
-            if environment.random_states() != before:
-                raise TraceError(
-                    "[jit] the function draws from Python's or NumPy's random numbers, which would "
-                    "be frozen; use lm.random, or draw outside and pass the result as an argument"
-                )
-            recording = _finish(trace, leaves, structure)
-            del leaves
-        finally:
-            set_trace(previous)
-            trace.restore()
+            recording = _run(trace, f, args, options, tensors, environment)
+        except BaseException:
+            trace.keep(environment.held().union(map(id, tree.leaves((args, options)))))
+            raise
         recording.escaped = trace.escaped()
     return recording
+
+
+def _run(
+    trace: JitTrace, f: Callable[..., Any], args: Sequence[Any], options: dict[str, Any],
+    tensors: Sequence[TensorCore], environment: Environment,
+) -> Recording:  # fmt: skip
+    before = environment.random_states()
+    previous = set_trace(trace)
+    _running.append((threading.get_ident(), trace))
+    try:
+        for number, tensor in enumerate(tensors):
+            trace.take_argument(tensor, number)
+        leaves, structure = tree.flatten(f(*args, **options))
+        if environment.random_states() != before:
+            raise TraceError(
+                "[jit] the function draws from Python's or NumPy's random numbers, which would "
+                "be frozen; use lm.random, or draw outside and pass the result as an argument"
+            )
+        return _finish(trace, leaves, structure)
+    finally:
+        _running.pop()
+        set_trace(previous)
+        trace.restore()
+
+
+def _forget_other_threads() -> None:
+    """In a forked child: put back what traces of threads that it has not had taken."""
+    for thread, trace in reversed(_running):
+        if thread != threading.get_ident():
+            trace.restore()
+            pending.traces.pop(thread, None)
+    _running[:] = [each for each in _running if each[0] == threading.get_ident()]
+
+
+in_child(_forget_other_threads)
 
 
 def _finish(trace: JitTrace, leaves: Sequence[Any], structure: tree.Structure) -> Recording:
@@ -295,5 +357,5 @@ def _finish(trace: JitTrace, leaves: Sequence[Any], structure: tree.Structure) -
     slots = list(trace.slots.values())
     return Recording(
         outsides, result, structure, states, gradients, slots, is_step, trace.effects,
-        trace.functions,
+        trace.functions, trace.expected,
     )  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from lamella.ir.dim import Shape
 from lamella.ir.node import Node
 from lamella.tensor.core import TensorCore
 from lamella.tensor.pending import Trace
@@ -15,7 +16,7 @@ from lamella.tensor.pending import Trace
 __all__ = ["InnerTrace"]
 
 
-class InnerTrace:
+class InnerTrace(Trace):
     """The base of traces that turn a function into a graph; see ``tensor.pending.Trace``."""
 
     def __init__(self, outer: Trace | None) -> None:
@@ -45,6 +46,11 @@ class InnerTrace:
         """Pass on."""
         if self.outer is not None:
             self.outer.read_grad(tensor)
+
+    def expect(self, shape: Shape, check: Callable[[Shape], None]) -> None:
+        """Pass on."""
+        if self.outer is not None:
+            self.outer.expect(shape, check)
 
     def backward(self, root: Node) -> None:
         """Pass on."""

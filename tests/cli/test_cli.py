@@ -346,7 +346,7 @@ def test_png_and_canvas(tmp_path: Path) -> None:
 def test_font_tells_characters_apart() -> None:
     shapes = {
         character: glyph(character).tobytes()
-        for character in "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.:%->/"
+        for character in "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.:%->/+×·²_'"
     }
     assert len(set(shapes.values())) == len(shapes)
     assert np.array_equal(glyph("a"), glyph("A"))

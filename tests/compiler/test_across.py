@@ -12,9 +12,11 @@ from lamella.compiler import across
 from lamella.compiler.pipeline import compile_graph
 from lamella.config import config
 from lamella.dtypes import DType, float32, float64, int32
+from lamella.ir.loop_text import kernel_text
 from lamella.ir.node import Node, topological
 from lamella.runtime.buffer import from_numpy
 from lamella.runtime.evaluate import evaluate
+from tests.support.units import AVX512
 
 pytestmark = pytest.mark.usefixtures("with_passes")
 
@@ -87,4 +89,27 @@ def test_it_is_a_kernel_of_its_own() -> None:
     turned = ops.permute(node, (1, 0))
     first, second = ops.add(turned, turned), ops.multiply(other, other)
     data = [n for n in topological([first, second]) if n.op.name == "data"]
-    assert len(compile_graph([first, second], data, [], 64).steps) == 2
+    assert len(compile_graph([first, second], data, [], AVX512).steps) == 2
+
+
+@pytest.mark.parametrize("shape", [(65, 3, 3, 64), (64, 3, 3, 128)])
+def test_axes_that_follow_each_other_are_one_index(shape: tuple[int, ...]) -> None:
+    """No quotients and remainders where taps and channels are contiguous on both sides."""
+    x = ops.placeholder(shape, float32)
+    (kernel,) = compile_graph([ops.permute(x, (3, 0, 1, 2))], [x], [], AVX512).kernels
+    assert "unroll i" in kernel_text(kernel) and "mod(" not in kernel_text(kernel)
+
+
+@pytest.mark.parametrize("channels", [64, 80])
+def test_taps_of_kernels_that_are_packed(channels: int) -> None:
+    """Squares are written out until their places among the taps repeat."""
+    x, array = leaf((64, channels, 3, 3))
+
+    def packed(kernels: Node) -> Node:
+        return ops.permute(ops.reshape(kernels, (2, 32, channels, 3, 3)), (0, 3, 4, 2, 1))
+
+    wanted = array.reshape(2, 32, channels, 3, 3).transpose(0, 3, 4, 2, 1)
+    np.testing.assert_array_equal(run(packed(x)), wanted)
+    given = ops.placeholder(x.shape, float32)
+    (kernel,) = compile_graph([packed(given)], [given], [], AVX512).kernels
+    assert "unroll q < 9" in kernel_text(kernel)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import lamella as lm
 from lamella import ops
 from lamella.compiler.contraction_plan import forced, writer
-from lamella.compiler.contraction_shapes import Shape, Thin, choose
+from lamella.compiler.contraction_shapes import Lies, Shape, Thin, choose
 from lamella.compiler.contraction_split import split_contractions
 from lamella.compiler.emit.target import Target
 from lamella.compiler.fusion import fuse
@@ -22,12 +22,17 @@ from lamella.compiler.partition import materialised
 from lamella.compiler.pipeline import compile_graph
 from lamella.compiler.statements import build
 from lamella.compiler.tiles import TileKernel
+from lamella.compiler.walk import statements
 from lamella.config import config
 from lamella.dtypes import DType, bfloat16, float16, float32, float64, int8, int32
 from lamella.ir.dim import Dim
+from lamella.ir.index import coefficient
 from lamella.ir.loop_interp import run_kernel
+from lamella.ir.loops import For, Prefetch, Var
 from lamella.ir.node import Node, topological
-from tests.support.llvm_backend import run_kernel_llvm, target_named
+from lamella.ir.vectors import VectorUnit
+from tests.support.llvm_backend import NAMES, run_kernel_llvm, target_named
+from tests.support.units import AVX2, AVX512, NEON, SSE
 
 EPSILON = {float64: 2.0**-53, float32: 2.0**-24, float16: 2.0**-11, bfloat16: 2.0**-8}
 SIZES = st.sampled_from([0, 1, 2, 3, 4, 5, 7, 8, 11, 13, 16, 17, 31, 32, 33, 47, 64, 70])
@@ -35,7 +40,7 @@ SHAPES = st.builds(
     Shape,
     rows=st.integers(1, 13), columns=st.sampled_from([4, 8, 16, 20, 32]),
     row_panels=st.integers(1, 3), column_panels=st.integers(1, 3),
-    depth=st.sampled_from([4, 8, 20, 64]), swapped=st.booleans(),
+    depth=st.sampled_from([4, 8, 20, 64]), swapped=st.booleans(), together=st.integers(1, 3),
 )  # fmt: skip
 THIN = st.builds(
     Thin,
@@ -58,8 +63,8 @@ def placeholders(m: int, n: int, k: int, order: str, dtype: DType, out: str = "m
 def run(nodes: list[Node], arrays: list[np.ndarray], target: Target | None) -> np.ndarray:
     """The product of arrays; with no target on the interpreter."""
     out, *inputs = nodes
-    vectors = 16 if target is None else target.vector_bytes
-    made = compile_graph([out], inputs, [], vectors, verify=True)
+    unit = SSE if target is None else target.unit
+    made = compile_graph([out], inputs, [], unit, verify=True)
     result = np.full(out.shape, 77, out.dtype.numpy)
     slots = [*arrays, result, *(np.full(t.nbytes, 255, np.uint8) for t in made.temporaries)]
     for step in made.steps:
@@ -79,7 +84,7 @@ def factors(m: int, n: int, k: int, order: str, dtype: DType, seed: int) -> list
     rng = np.random.default_rng(seed)
     found = []
     for shape, turned in (((m, k), order[0] == "t"), ((k, n), order[1] == "t")):
-        values = rng.normal(size=shape) if dtype.kind == "f" else rng.integers(-100, 100, shape)
+        values = rng.normal(size=shape) if dtype.kind == "f" else rng.integers(-128, 128, shape)
         array = values.astype(dtype.numpy)
         found.append(np.ascontiguousarray(array.T if turned else array))
     return found
@@ -116,8 +121,8 @@ def test_tiles(
     rows = n if shape.swapped else m
     if rows >= shape.rows and data.draw(st.booleans()):
         shape = replace(shape, in_place=True)
-    name = data.draw(st.sampled_from(["host", "host", "avx2", "x86-64-v2"]))
-    dtype = data.draw(st.sampled_from([float32, float32, float64, float16, bfloat16, int8]))
+    name = data.draw(st.sampled_from(["host", "host", *NAMES]))
+    dtype = data.draw(st.sampled_from([float32, float32, float64, float16, bfloat16, int8, int8]))
     with forced(shape):
         check(m, n, k, order, dtype, target_named(name), out)
 
@@ -129,7 +134,7 @@ def test_thin(
 ) -> None:
     rows = n if shape.swapped else m
     group = data.draw(st.integers(1, max(1, min(6, 24 // max(rows, 1)))))
-    name = data.draw(st.sampled_from(["host", "avx2", "x86-64-v2"]))
+    name = data.draw(st.sampled_from(NAMES))
     dtype = data.draw(st.sampled_from([float32, float64, bfloat16, int8]))
     columns = -(-shape.columns // group) * group
     depth = shape.depth if shape.kind == "stream" else -(-shape.depth // 4) * 4
@@ -141,7 +146,7 @@ def test_thin(
     "schedule",
     [
         Shape(3, 8, 2, 1, 8), Shape(3, 8, 2, 2, 8, in_place=True),
-        Shape(5, 4, 1, 1, 64, swapped=True), Thin("stream", 8),
+        Shape(5, 4, 1, 1, 64, swapped=True), Shape(3, 4, 2, 1, 8, together=2), Thin("stream", 8, 3),
         Thin("dot", 8, 2, 8), Thin("dot", 8, 2, 8, swapped=True),
     ],
 )  # fmt: skip
@@ -166,25 +171,111 @@ def test_chosen_schedules(m: int, n: int, k: int, order: str, dtype: DType) -> N
 
 def kind(m: int, n: int, k: int, order: str, out: str = "mn") -> object:
     """The schedule that a product gets with vectors of 64 bytes."""
-    nodes = placeholders(m, n, k, order, float32, out)
-    order_ = topological(nodes[:1])
-    program = build(order_, nodes[:1], materialised(order_, nodes[:1]))
-    (group,) = fuse(program.statements)
-    made = writer(group, set(nodes[:1]), 64)
-    return made.shape
+    return schedule(placeholders(m, n, k, order, float32, out)[0])
+
+
+def schedule(out: Node) -> object:
+    """The schedule of a node that is one group."""
+    order = topological([out])
+    (group,) = fuse(build(order, [out], materialised(order, [out])).statements)
+    return writer(group, {out}, AVX512).shape
 
 
 def test_what_is_chosen() -> None:
-    assert kind(8, 4096, 4096, "nn") == Thin("stream", 256)
+    assert kind(8, 4096, 4096, "nn") == Thin("stream", 512, 6)
     assert isinstance(kind(8, 4096, 4096, "nt"), Thin)
-    assert kind(4096, 8, 4096, "tn") == Thin("stream", 256, swapped=True)
+    assert kind(4096, 8, 4096, "tn") == Thin("stream", 512, 6, swapped=True)
     large, turned = kind(1024, 1024, 1024, "nn"), kind(1024, 1024, 1024, "nn", "nm")
     assert isinstance(large, Shape) and not large.swapped
     assert isinstance(turned, Shape) and turned.swapped
-    assert kind(16, 64, 64, "nn") == choose(64, float32, (1, 16, 64, 64), in_place=True)
+    plain = Lies(plain=True)
+    assert kind(16, 64, 64, "nn") == choose(AVX512, float32, (1, 16, 64, 64), left=plain)
     assert large.in_place and (large.rows, large.columns) == (8, 32)
-    assert kind(1021, 512, 512, "nn") == choose(64, float32, (1, 1021, 512, 512), in_place=True)
+    assert kind(1021, 512, 512, "nn") == choose(AVX512, float32, (1, 1021, 512, 512), left=plain)
+    assert kind(16, 16, 4096, "nn").rows == 8  # their lines meet in one set  # type: ignore[attr-defined]
+    assert kind(16, 16, 4000, "nn").rows == 16  # type: ignore[attr-defined]
     assert kind(1024, 512, 9000, "tn").depth < kind(1024, 512, 9000, "nn").depth  # type: ignore[attr-defined]
+
+
+def test_rows_whose_steps_are_pages_apart_are_packed_in_whole_lines() -> None:
+    found = kind(2048, 512, 1000, "tn")
+    assert isinstance(found, Shape) and not found.in_place
+    assert found.rows * found.together % 16 == found.row_panels % found.together == 0
+    assert found.together > 1
+    assert kind(2000, 512, 1000, "tn").together == 1  # type: ignore[attr-defined]
+    assert kind(2048, 512, 1000, "nn").together == 1  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("m", [96, 97, 130])
+@pytest.mark.parametrize("k", [64, 45])
+def test_panels_packed_together_have_the_bits_of_those_packed_one_by_one(m: int, k: int) -> None:
+    found = []
+    for few in (1, 2, 4):
+        with forced(Shape(12, 32, 6, 2, 20, together=few)):
+            nodes = placeholders(m, 70, k, "tn", float32)
+            found.append(run(nodes, factors(m, 70, k, "tn", float32, 3), target_named("host")))
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])
+
+
+def with_residual(m: int, n: int, k: int, order: str = "nt") -> Node:
+    """A product with what has its shape added, over which it may be written."""
+    product = placeholders(m, n, k, order, float32)[0]
+    return ops.add(product, ops.placeholder((m, n), float32))
+
+
+def test_rows_that_may_be_computed_once_only_are_read_in_place_where_panels_divide_them() -> None:
+    assert kind(196, 512, 2048, "nt").rows == 7  # type: ignore[attr-defined]
+    found = schedule(with_residual(196, 512, 2048))
+    assert isinstance(found, Shape) and found.in_place and found.rows == 7
+    packed = schedule(with_residual(197, 512, 2048))
+    assert isinstance(packed, Shape) and not packed.in_place
+    assert kind(197, 512, 2048, "nt").in_place  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("k", [64, 3000])
+def test_a_residual_is_asked_for_before_its_tile_is_done(k: int) -> None:
+    out = with_residual(96, 64, k)
+    made = compile_graph([out], [*out.inputs[0].inputs, out.inputs[1]], [], AVX512)
+    (kernel,) = made.kernels
+    asked = [x for x in statements(kernel.body.body) if isinstance(x, Prefetch)]
+    (residual,) = (x for x in asked if x.buffer not in ("right", "left"))
+    row, line = Var("hi", 12), Var("hj", 2)
+    assert coefficient(residual.index, row) == 64 and coefficient(residual.index, line) == 16
+
+
+@pytest.mark.parametrize("dtype", [float32, bfloat16])
+@pytest.mark.parametrize(("order", "group"), [("nn", 6), ("nt", 6)])
+def test_each_line_of_a_large_factor_is_asked_for_once(
+    order: str, group: int, dtype: DType
+) -> None:
+    """By few rows, a group of rows of memory ahead of where it is read, for a second-level cache;
+    a small factor is not, because it stays in the caches.
+    """
+
+    def asked(n: int, k: int) -> set[Prefetch]:
+        out, *inputs = placeholders(1, n, k, order, dtype)
+        made = compile_graph([out], inputs, [], AVX512)
+        found = [x for x in statements(made.kernels[0].body.body) if isinstance(x, Prefetch)]
+        assert len(found) == len(set(found))
+        return set(found)
+
+    assert not asked(640, 800)
+    found = asked(1280, 1600)
+    lines = 64 * dtype.itemsize // 64 if order == "nn" else 1
+    assert len(found) == group * lines
+    assert {hint.level for hint in found} == {2}
+
+
+@pytest.mark.parametrize(("n", "vectors"), [(100, 1), (48, 1), (120, 0), (96, 0), (1000, 1)])
+def test_the_last_panel_multiplies_the_vectors_that_hold_columns(n: int, vectors: int) -> None:
+    out, *factors_ = placeholders(96, n, 64, "nn", float32)
+    with forced(Shape(12, 32, 8, 2, 64)):
+        made = compile_graph([out], factors_, [], AVX512)
+    (kernel,) = made.kernels
+    tiles = [x for x in statements(kernel.body.body) if isinstance(x, For) and x.kind == "lanes"]
+    widths = {x.var.extent for x in tiles if x.var.name.startswith("d1")}
+    assert widths == ({32, 16 * vectors} if vectors else {32})
 
 
 def test_nan_and_infinity_stay_in_their_rows() -> None:
@@ -204,7 +295,7 @@ def test_a_result_written_over_what_its_tail_reads(m: int) -> None:
     first = ops.matmul(*nodes)
     out = ops.add(ops.matmul(ops.exp(nodes[0]), nodes[1]), ops.multiply(first, first))
     with forced(Shape(8, 32, 3, 2, 40, in_place=True)):
-        made = compile_graph([out], nodes, [], 64)
+        made = compile_graph([out], nodes, [], AVX512)
         written_over = any(b.alias for k in made.kernels for b in k.buffers)
         assert written_over == (m % 8 == 0)  # two stores, of whole and of other tiles, are not
         found = run([out, *nodes], [a, b], target_named("host"))
@@ -226,7 +317,8 @@ def test_a_tile_kernel_wants_a_contraction() -> None:
     ("m", "n", "k", "order"),
     [
         (16, 16, 16384, "nn"), (1, 1, 700_001, "nt"), (3, 40, 8209, "tn"), (5, 1, 131_072, "nn"),
-        (12, 64, 4999, "nt"), (1, 200, 65537, "nn"),
+        (12, 64, 4999, "nt"), (1, 200, 65537, "nn"), (1, 2311, 1031, "nn"), (2003, 4, 1000, "tn"),
+        (3, 2311, 1031, "nt"), (4, 3000, 720, "tn"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("dtype", [float32, bfloat16, int8])
@@ -235,8 +327,8 @@ def test_split_sums(m: int, n: int, k: int, order: str, dtype: DType) -> None:
 
 
 def test_what_is_split() -> None:
-    def parts(m: int, n: int, k: int) -> int:
-        (out,) = split_contractions(placeholders(m, n, k, "nn", float32)[:1])
+    def parts(m: int, n: int, k: int, order: str = "nn") -> int:
+        (out,) = split_contractions(placeholders(m, n, k, order, float32)[:1])
         while out.op.name in ("cast", "add"):
             out = out.inputs[0]
         return out.inputs[0].shape[0] if out.op.name == "reduce_sum" else 1
@@ -245,6 +337,9 @@ def test_what_is_split() -> None:
     assert parts(1, 1, 1 << 20) == 16
     assert parts(12, 64, 4999) == 9  # nine and a half pieces
     assert parts(16, 16, 4095) == parts(256, 256, 8192) == parts(64, 0, 8192) == 1
+    assert parts(1, 4096, 4096) == parts(4096, 1, 4096, "tn") == 16  # streamed, in whole rows
+    assert parts(8, 4096, 4096) == 2
+    assert parts(1, 4096, 4096, "nt") == parts(1, 60_000, 4096) == parts(1, 4096, 255) == 1
 
 
 def test_several_batches_and_summed_axes_are_split_along_the_longest() -> None:
@@ -277,7 +372,7 @@ def test_sizes_known_only_at_run_time(m: int, n: int, k: int, opened: str, order
     nodes = placeholders(dims["m"], dims["n"], dims["k"], order, float32)  # type: ignore[arg-type]
     arrays = factors(*sizes.values(), order, float32, 5)
     target = target_named("host")
-    made = compile_graph(nodes[:1], nodes[1:], [], target.vector_bytes, verify=True)
+    made = compile_graph(nodes[:1], nodes[1:], [], target.unit, verify=True)
     result = np.full((sizes["m"], sizes["n"]), 77, np.float32)
     (step,) = made.steps
     kernel = made.kernels[step.kernel]
@@ -288,3 +383,65 @@ def test_sizes_known_only_at_run_time(m: int, n: int, k: int, opened: str, order
     a = arrays[0].T if order[0] == "t" else arrays[0]
     b = arrays[1].T if order[1] == "t" else arrays[1]
     np.testing.assert_allclose(result, a.astype(np.float64) @ b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("unit", "tile"), [(SSE, (6, 8)), (NEON, (12, 8)), (AVX2, (6, 16)), (AVX512, (12, 32))]
+)
+def test_the_register_tile_fits_the_registers(unit: VectorUnit, tile: tuple[int, int]) -> None:
+    shape = choose(unit, float32, (1, 4800, 4800, 512))
+    assert (shape.rows, shape.columns) == tile
+    assert shape.rows * shape.columns // unit.lanes(float32) < unit.registers
+
+
+@pytest.mark.parametrize("name", [*NAMES, "avx512"])
+@pytest.mark.parametrize("order", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize(
+    ("m", "n", "k"), [(1, 33, 4096), (5, 70, 1021), (64, 64, 64), (37, 41, 66), (20, 30, 2051)]
+)
+def test_extreme_bytes(name: str, order: str, m: int, n: int, k: int) -> None:
+    """-128 and 127, where sixteen bits would not hold the sum of two products."""
+    rng = np.random.default_rng(k)
+    a = rng.choice(np.array([-128, -127, 127, 0], np.int8), (m, k), p=[0.6, 0.1, 0.2, 0.1])
+    b = rng.choice(np.array([-128, 127], np.int8), (k, n))
+    turned = [order[0] == "t", order[1] == "t"]
+    arrays = [np.ascontiguousarray(x.T) if t else x for x, t in zip((a, b), turned, strict=True)]
+    found = run(placeholders(m, n, k, order, int8), arrays, target_named(name))
+    np.testing.assert_array_equal(found, a.astype(np.int32) @ b.astype(np.int32))
+
+
+@pytest.mark.parametrize(
+    ("batch", "heads", "length", "width", "n"),
+    [
+        (2, 3, 16, 12, 20), (2, 2, 8, 20, 17), (1, 5, 17, 12, 10), (2, 2, 13, 7, 11),
+        (3, 2, 40, 64, 33), (2, 1, 256, 96, 33), (2, 3, 64, 128, 70),
+    ],
+)  # fmt: skip
+def test_factors_whose_places_are_linear_in_runs(
+    batch: int, heads: int, length: int, width: int, n: int
+) -> None:
+    """Heads side by side, as rows and as steps of k: their places have quotients of both."""
+    rng = np.random.default_rng(7)
+    x = rng.normal(size=(batch, heads, length, width)).astype(np.float32)
+    joined = x.transpose(0, 2, 1, 3).reshape(batch * length, heads * width)
+    w = rng.normal(size=(heads * width, n)).astype(np.float32)
+    d = rng.normal(size=(batch * length, n)).astype(np.float32)
+    target = target_named("host") if joined.size > 2000 else None  # the interpreter is slow
+    for array, turned, wanted in (
+        (w, (0, 1), joined.astype(np.float64) @ w), (d, (1, 0), joined.T.astype(np.float64) @ d),
+    ):  # fmt: skip
+        nodes = [ops.placeholder(a.shape, float32) for a in (x, array)]
+        side = ops.reshape(ops.permute(nodes[0], (0, 2, 1, 3)), joined.shape)
+        out = ops.matmul(ops.permute(side, turned), nodes[1])
+        found = run([out, *nodes], [x, array], target)
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-3)
+
+
+def test_tiles_and_blocks_keep_to_runs() -> None:
+    x = ops.placeholder((8, 6, 256, 64), float32)
+    w = ops.placeholder((384, 384), float32)
+    side = ops.reshape(ops.permute(x, (0, 2, 1, 3)), (2048, 384))
+    shape = schedule(ops.matmul(side, w))
+    assert isinstance(shape, Shape)
+    assert 256 % shape.rows == 0
+    assert shape.depth % 64 == 0

@@ -15,7 +15,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from lamella.compiler.emit.c import emit_c
-from lamella.dtypes import ALL, INTEGERS, DType, bool_, float16, float64
+from lamella.dtypes import ALL, INTEGERS, DType, bool_, float16, float32, float64
 from lamella.errors import CompilerError
 from lamella.ir.loop_interp import run_kernel
 from lamella.ir.loop_text import BOOL_RESULTS
@@ -24,13 +24,13 @@ from lamella.ir.text import parse_kernel
 from lamella.ir.verify_exprs import apply_kinds
 from lamella.ir.verify_loops import verify_kernel
 from tests.support.c_backend import merge, run_kernel_c
-from tests.support.kernels import PARAMS, kernels
+from tests.support.kernels import APPROXIMATE, PARAMS, kernels
 from tests.support.kernels import SIZES as DRAWN_SIZES
 from tests.support.kernels import arrays_for as drawn_arrays
 
 Array = np.ndarray[Any, Any]
 CONVERSIONS = ("cast", "bitcast")
-OPS = sorted(set(APPLY_OPS) - {"checked_index", *CONVERSIONS})
+OPS = sorted(set(APPLY_OPS) - {"checked_index", "word", "ldexp", *CONVERSIONS})
 CASES = [(op, dtype) for op in OPS for dtype in ALL if dtype.kind in apply_kinds(op)]
 CASTS = [
     (op, source, dtype)
@@ -116,33 +116,6 @@ def conversions() -> list[Kernel]:
     return [conversion(*case)[0] for case in CASTS]
 
 
-APPROXIMATE = frozenset(
-    [
-        "exp",
-        "exp2",
-        "expm1",
-        "log",
-        "log2",
-        "log10",
-        "log1p",
-        "sin",
-        "cos",
-        "tan",
-        "asin",
-        "acos",
-        "atan",
-        "atan2",
-        "sinh",
-        "cosh",
-        "tanh",
-        "asinh",
-        "acosh",
-        "atanh",
-        "erf",
-        "erfc",
-        "pow",
-    ]
-)
 
 
 def same_bits(a: Array, b: Array) -> None:
@@ -271,6 +244,17 @@ def test_fma_of_short_floats_rounds_once() -> None:
               "x2": np.array([2.0**-22], np.float16), "y": np.zeros(1, np.float16)}  # fmt: skip
     run_kernel_c(kernel, arrays, {}, {})
     assert arrays["y"][0] == np.float16(exact)
+
+
+def test_products_by_powers_of_two_round_once() -> None:
+    a, b = np.array([1.2345678, -0.9, 1.5, 2.0, np.nan]), np.array([-140, -149, -150, 127, np.nan])
+    for dtype in (float32, float64):
+        given = {"x0": a.astype(dtype.numpy), "x1": b.astype(dtype.numpy)}
+        arrays = {**given, "y": np.zeros(5, dtype.numpy)}
+        run_kernel_c(kernel_of("ldexp", [dtype, dtype], dtype, 5), arrays, {}, {})
+        with np.errstate(over="ignore"):
+            wanted = np.ldexp(given["x0"].astype(float), np.nan_to_num(b).astype(int))
+            np.testing.assert_array_equal(arrays["y"], wanted.astype(dtype.numpy))
 
 
 KERNELS = {
@@ -448,6 +432,18 @@ def test_shared_expressions_keep_the_text_linear() -> None:
     buffers = BufferParam("x", float64, "in"), BufferParam("y", float64, "out")
     kernel = Kernel("deep", buffers, (), (), For(i, "grid", (Store("y", i, value),)))
     assert len(emit_c(kernel)) < 20_000
+
+
+def test_negation_within_other_operators_compiles_without_a_warning() -> None:
+    kernel = parse_kernel("""kernel negation
+  in x: bool
+  out y: bool
+grid i < 4
+  y[i] = or(not(true), and(not(x[i]), eq(i, 2)))
+""")
+    arrays = {"x": np.array([True, False, False, True]), "y": np.zeros(4, bool)}
+    run_kernel_c(kernel, arrays, {}, {})
+    assert arrays["y"].tolist() == [False, False, True, False]
 
 
 def test_barrier_is_refused() -> None:

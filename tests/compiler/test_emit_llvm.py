@@ -4,6 +4,7 @@ interpreter; vectors, tails and masks on each x86 target the machine runs.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from lamella.compiler.codegen import compile_objects, load_object
 from lamella.compiler.emit.llvm import emit_module, scratch_bytes
 from lamella.compiler.emit.target import Target, host, named
+from lamella.compiler.mathlib import expand_math
 from lamella.errors import CompilerError
 from lamella.ir.loop_interp import run_kernel
 from lamella.ir.loops import (
@@ -453,7 +455,8 @@ grid i < 4
     np.testing.assert_array_equal(found, wanted)
 
 
-def test_a_variable_ends_with_the_block_that_declares_it() -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_a_variable_ends_with_the_block_that_declares_it(name: str) -> None:
     kernel = parse_kernel("""kernel k
   in x: int32
   out y: int32
@@ -469,8 +472,21 @@ grid g < 2
           t add= x[j]
       y[6*g + 2*a + 1*b] = t""")
     x = np.arange(37, dtype=np.int32)
-    for target in (host(), named("x86-64-v2")):
-        found = np.zeros(12, np.int32)
-        run_kernel_llvm(kernel, {"x": x, "y": found}, {}, {"n": 37}, target)
-        total = int(x.sum())
-        np.testing.assert_array_equal(found, np.tile([2 * total] * 4 + [total] * 2, 2))
+    found = np.zeros(12, np.int32)
+    run_kernel_llvm(kernel, {"x": x, "y": found}, {}, {"n": 37}, target_named(name))
+    total = int(x.sum())
+    np.testing.assert_array_equal(found, np.tile([2 * total] * 4 + [total] * 2, 2))
+
+
+def test_rare_arms_are_written_once() -> None:
+    """One for the sine and one for the cosine at each level, however deep they are nested."""
+    kernel = expand_math(parse_kernel("""kernel nested
+  inout x: float32
+grid i < 1
+  %1 = x[i]
+  %2 = mul(sin(%1), cos(%1))
+  %3 = mul(sin(%2), cos(%2))
+  %4 = mul(sin(%3), cos(%3))
+  x[i] = %4"""))
+    text = emit_module([kernel], host())
+    assert len(re.findall(r"^rare\S*:", text, re.MULTILINE)) == 6

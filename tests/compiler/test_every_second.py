@@ -1,13 +1,19 @@
-"""Vector accesses to every second element: exact, and nothing beyond the last is touched."""
+"""Vector accesses to every second element: exact, and nothing beyond the last is touched; and under
+masks.
+"""
 
 from __future__ import annotations
+
+import re
 
 import numpy as np
 import pytest
 
+from lamella.compiler.emit.llvm import emit_module
+from lamella.compiler.emit.target import named
 from lamella.dtypes import DType, bool_, float32, float64, int8, int64
 from lamella.ir import index as ix
-from lamella.ir.loops import BufferParam, For, Kernel, Load, Store, Var
+from lamella.ir.loops import BufferParam, Const, For, Kernel, Load, Store, Var
 from tests.support.llvm_backend import NAMES, addresses, run_kernel_llvm, target_named
 
 
@@ -41,3 +47,15 @@ def test_every_second(dtype: DType, name: str) -> None:
             np.testing.assert_array_equal(z, x[start::2])
             y[::2] = z[:] = 1
             assert all((whole == 1).all() for whole in around.values())
+
+
+def test_rows_under_a_mask_that_holds_nowhere_are_not_looked_for_far_away() -> None:
+    """The two halves of a concatenation: beyond each lies memory that may not be there."""
+    i = Var("i", 64)
+    second = Load("b", ix.sub(i, 32), float32, ix.lt(31, i), Const(0.0, float32))
+    body = (Store("y", i, second),)
+    grid = For(Var("g", 1), "grid", (For(i, "lanes", body),))
+    buffers = (BufferParam("b", float32, "in"), BufferParam("y", float32, "out"))
+    text = emit_module([Kernel("halves", buffers, (), (), grid)], named("avx512"))
+    loads = re.findall(r"@llvm.masked.load[^(]*\(ptr align 4 (%\S+),", text)
+    assert loads and all(f"{name} = select i1" in text for name in loads)

@@ -6,12 +6,13 @@ import numpy as np
 
 import lamella as lm
 from lamella import nn
-from lamella.compiler.reuse import in_place
+from lamella.compiler.reuse import in_place, reads_first
 from lamella.ir.text import parse_kernel
 
 
 def kernel(*lines: str):
-    head = ["kernel k", "  in x: float32", "  out y: float32", "  out z: float32", "grid g < 8"]
+    inputs = [f"  in {name}: float32" for name in "xw" if any(f"{name}[" in s for s in lines)]
+    head = ["kernel k", *inputs, "  out y: float32", "  out z: float32", "grid g < 8"]
     return parse_kernel("\n".join([*head, *(f"  {line}" for line in lines)]))
 
 
@@ -27,6 +28,18 @@ def test_an_operand_read_after_the_store_is_kept() -> None:
 def test_an_operand_read_elsewhere_is_kept() -> None:
     found = in_place(kernel("y[g] = neg(x[-1*g + 7])", "z[g] = 1.0:float32"))
     assert found["y"] == []
+
+
+def test_what_reads_most_is_stored_first() -> None:
+    made = reads_first(kernel("y[g] = neg(x[g])", "z[g] = mul(x[g], w[g])"))
+    assert [s.buffer for s in made.body.body] == ["z", "y"]
+    assert "x" in in_place(made)["y"] and in_place(made)["z"] == ["w"]
+
+
+def test_stores_that_read_one_another_keep_their_order() -> None:
+    lines = "y[g] = neg(x[g])", "z[g] = mul(y[g], mul(x[g], w[g]))"
+    made = reads_first(kernel(*lines))
+    assert [s.buffer for s in made.body.body] == ["y", "z"]
 
 
 def test_batch_normalisation_has_the_same_gradient_as_the_interpreter() -> None:

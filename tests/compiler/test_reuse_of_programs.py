@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
 import lamella as lm
 from lamella import nn, optim
+from lamella.compiler.blueprint import STREAM
 from lamella.config import config
+from lamella.errors import LamellaIndexError
+from lamella.runtime import evaluate
 from lamella.runtime.buffer import memory_in_use
 from lamella.runtime.evaluate import compiled_count, forget_programs
+from lamella.runtime.launch import SlotValue
 
 F = nn.functional
 
@@ -50,6 +55,58 @@ def test_slices_of_every_length_compile_a_handful() -> None:
     for i in range(1, 300):
         np.testing.assert_allclose(t[:i].max().item(), x[:i].max())
     assert compiled_count() - before <= 5
+
+
+@pytest.mark.usefixtures("optimized")
+def test_large_results_of_several_sizes_pass_the_caches() -> None:
+    small = [lm.asarray(np.arange(size, dtype=np.int8)) for size in (99, 100, 101)]
+    sizes = (STREAM, STREAM + 7, STREAM * 2)
+    large = [lm.asarray(np.arange(size).astype(np.int8)) for size in sizes]
+    for arrays in (small, large):
+        before = compiled_count()
+        for x in arrays:
+            np.testing.assert_array_equal((x + x).numpy(), 2 * x.numpy())
+        assert compiled_count() - before == 2  # of the first size, and of all
+    found = [
+        source.kernel().buffers[-1].streamed
+        for structure in evaluate._structures.values() for _, executable in structure.patterns
+        for source in executable.blueprint.sources
+    ]  # fmt: skip
+    assert found == [False, True]
+
+
+@pytest.mark.usefixtures("optimized")
+@pytest.mark.parametrize("function", [lm.sum, lm.argmax, lm.cumsum])
+def test_tasks_are_those_of_the_sizes_that_come(function: Any) -> None:
+    for size in (400, 600, 60_000):
+        x = lm.asarray(np.random.default_rng(size).normal(size=(16, size)).astype(np.float32))
+        lm.eval(function(x, axis=1))
+    (structure,) = (s for s in evaluate._structures.values() if s.patterns)
+    ((_, executable),) = structure.patterns
+    grain = executable.plan.launches[0].grain
+    assert isinstance(grain, SlotValue)
+    few, many = (
+        at.extents[grain.slot - executable.plan.slots]
+        for at in (executable.bind((600,)), executable.bind((60_000,)))
+    )
+    assert many == 1 < few
+
+
+def test_updates_of_any_number_are_applied_in_order_and_checked() -> None:
+    rng = np.random.default_rng(0)
+    for count in (700, 1500, 3, 511, 512, 513, 1024):  # all but the first run an open program
+        x = rng.normal(size=900).astype(np.float32)
+        updates, index = rng.normal(size=count).astype(np.float32), rng.integers(-900, 900, count)
+        t, u = lm.asarray(x.copy()), lm.asarray(updates)
+        added = x.astype(np.float64)
+        np.add.at(added, index, updates)
+        x[index] = updates
+        np.testing.assert_array_equal(t.at[lm.asarray(index)].set(u).numpy(), x)
+        found = lm.scatter_add(t, 0, lm.asarray(index) % 900, u).numpy()
+        np.testing.assert_allclose(found, added, rtol=1e-4, atol=1e-4)
+        index[-1] = 900
+        with pytest.raises(LamellaIndexError):
+            t.at[lm.asarray(index)].set(u).numpy()
 
 
 def test_a_python_scalar_is_an_argument() -> None:

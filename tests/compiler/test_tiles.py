@@ -16,6 +16,7 @@ from lamella.dtypes import DType, bfloat16, float16, float32, float64, int8, int
 from lamella.ir.node import Node, topological
 from lamella.runtime.buffer import from_numpy
 from lamella.runtime.evaluate import evaluate
+from tests.support.units import AVX2
 
 RTOL = {float64: 1e-12, float32: 3e-6, float16: 2e-3, bfloat16: 1.6e-2, int32: 0, int8: 0}
 ORDERS = ((0, 2, 1, 2), (2, 0, 1, 2), (0, 2, 2, 1), (2, 0, 2, 1))  # labels of a, then of b
@@ -54,7 +55,7 @@ def kinds(outputs: Sequence[Node]) -> int:
     order = topological(outputs)
     inputs = [n for n in order if n.value is not None and n.op.name != "scalar"]
     scalars = [n for n in order if n.op.name == "scalar"]
-    return len(compile_graph(outputs, inputs, scalars, 32).steps)
+    return len(compile_graph(outputs, inputs, scalars, AVX2).steps)
 
 
 SIZES = [

@@ -53,6 +53,20 @@ def test_every_length(n: int, kind: str) -> None:
         close(got, want)
 
 
+@pytest.mark.parametrize("shape", [(9, 96), (16, 130), (21, 1001), (3, 360), (1, 100_000),
+                                   (2, 2**17)])  # fmt: skip
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_many_beside_each_other_and_long_ones(shape: tuple[int, int], dtype: str) -> None:
+    """Whole in the lanes of vectors, vectors that are not full, two transforms in the place of one,
+    and what those derivatives are: the transform with the other sign.
+    """
+    z, by = drawn(*shape, dtype=dtype), drawn(*shape, dtype=dtype)
+    close(F.fft(z), scipy.fft.fft(z))
+    _, back = lm.vjp(F.fft, z)
+    close(back(by)[0], scipy.fft.ifft(by, norm="forward"))
+    close(lm.vmap(F.ifft)(z), scipy.fft.ifft(z))
+
+
 @pytest.mark.parametrize("norm", ["backward", "ortho", "forward"])
 @pytest.mark.parametrize("name", ["fft", "ifft", "rfft", "irfft", "hfft", "ihfft"])
 @pytest.mark.parametrize("n", [None, 9, 81])
@@ -204,3 +218,10 @@ def test_lengths_are_split_near_their_roots() -> None:
 def test_wrong_uses(act: Any) -> None:
     with pytest.raises((ValueError, TypeError), match=r"^\["):
         act()
+
+
+def test_norm_none_is_backward() -> None:
+    x = np.arange(6.0)
+    for name in ("fft", "ifft", "rfft", "irfft", "fftn", "hfft"):
+        found = getattr(lm.fft, name)(x, norm=None).numpy()
+        np.testing.assert_allclose(found, getattr(np.fft, name)(x, norm=None), atol=1e-12)

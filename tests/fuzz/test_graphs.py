@@ -17,8 +17,8 @@ from lamella.ir.node import Node
 from lamella.runtime.evaluate import evaluate, forget_programs
 from tests.support.graphs import Graph, copied, values, wrong
 
-COUNT = int(os.environ.get("LAMELLA_FUZZ", "12"))
-FIRST = int(os.environ.get("LAMELLA_FUZZ_FIRST", "0"))
+COUNT = int(os.environ.get("FUZZ_GRAPHS", "12"))
+FIRST = int(os.environ.get("FUZZ_FIRST", "0"))
 SEEDS = range(FIRST, FIRST + COUNT)
 SMALL = ((0, 1, 2, 3, 5), (1, 2, 3, 7, 8, 16), (3, 4, 5, 17, 64), (2, 31, 33))
 LONG = ((1, 2, 3, 1000), (2, 70001), (3, 4099, 16), (1, 5, 65536), (64, 10, 1030))

@@ -49,6 +49,42 @@ def test_derivatives_of_any_order() -> None:
         np.testing.assert_allclose(value(y), expected, rtol=1e-14)
 
 
+def test_what_is_computed_twice_is_derived_once() -> None:
+    x, w = leaf(np.arange(6.0).reshape(2, 3)), leaf(np.arange(12.0).reshape(3, 4))
+
+    def layer() -> Node:
+        scaled = ops.divide(x, ops.broadcast_to(ops.scalar(3.0, float64), x.shape))
+        return ops.contract(scaled, w, (0, 1), (1, 2), (0, 2))
+
+    total = ops.add(ops.sin(layer()), ops.multiply(layer(), layer()))
+    found = vjp([total], [one((2, 4))], [x, w])
+    new = [n for n in topological([n for n in found if n is not None]) if n.op.name == "contract"]
+    forward = [n for n in topological([total]) if n.op.name == "contract"]
+    assert len(set(new) - set(forward)) == 2
+    y = np.arange(6.0).reshape(2, 3) / 3 @ np.arange(12.0).reshape(3, 4)
+    by_y = np.cos(y) + 2 * y
+    np.testing.assert_allclose(value(found[0]), by_y @ value(w).T / 3, rtol=1e-13)
+    np.testing.assert_allclose(value(found[1]), value(x).T @ by_y / 3, rtol=1e-13)
+
+
+def test_fresh_identities_are_derived_apart() -> None:
+    x = leaf(0.3)
+    first, second = ops.mark(x), ops.mark(x)
+    y = ops.multiply(ops.sin(first), ops.sin(second))
+    a, b = vjp([y], [one()], [first, second])
+    np.testing.assert_allclose([value(a), value(b)], [np.cos(0.3) * np.sin(0.3)] * 2)
+
+
+def test_other_numbers_are_other_values() -> None:
+    x = leaf(0.3)
+    parts = [ops.multiply(x, ops.scalar(k, float64)) for k in (0.0, -0.0, 2.0, 2.0, 3.0)]
+    y = parts[0]
+    for part in parts[1:]:
+        y = ops.add(y, ops.sin(part))
+    expected = 2 * 2 * np.cos(0.6) + 3 * np.cos(0.9)
+    np.testing.assert_allclose(value(derivative(y, x)), expected, rtol=1e-14)
+
+
 def test_forward_over_reverse_over_forward() -> None:
     x = ops.mark(leaf(0.5))
     y = ops.exp(ops.multiply(x, x))

@@ -9,6 +9,7 @@ from hypothesis import given
 
 from lamella.dtypes import bool_, float32, float64, int32, int64, uint8
 from lamella.errors import CompilerError
+from lamella.ir.lanes import meeting
 from lamella.ir.loops import (
     Apply,
     Assign,
@@ -167,3 +168,19 @@ def test_broken_header_is_named(header: str, why: str) -> None:
 
 def test_barrier_in_a_block_passes() -> None:
     verify_kernel(kernel_of(For(Var("j", 2), "block", (Barrier(),))))
+
+
+@pytest.mark.parametrize("extent", ["8", "min(8, -8*g + 30)"])
+@pytest.mark.parametrize("row", [7, 8, 9])
+def test_lanes_along_rows_keep_apart_where_rows_are_as_long(extent: str, row: int) -> None:
+    kernel = parse_kernel(f"""kernel k
+  out x: float32
+grid g < 4
+  local t: float32[30]
+  lanes j < {extent}
+    unroll i < 3
+      t[{row}*i + 1*j] = add(t[{row}*i + 1*j], 1.0:float32)
+  x[g] = t[0]""")
+    verify_kernel(kernel)
+    loop = kernel.body.body[1]
+    assert isinstance(loop, For) and (meeting(loop) is None) == (row >= 8)

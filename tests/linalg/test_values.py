@@ -335,3 +335,15 @@ def test_sizes_that_change():
         close(la.svdvals(a * 2), np.linalg.svd(a * 2)[1])
         close(la.qr(draw((n + 2, n)) * 2).R, np.linalg.qr(draw((n + 2, n)) * 2).R)
     assert f.programs == 1
+
+
+@pytest.mark.usefixtures("optimized")
+@pytest.mark.parametrize("name", ["svd", "eigh"])
+def test_vectors_that_nobody_uses_are_not_computed(name, monkeypatch):
+    a, asked = np.cov(draw((6, 20))), []
+    whole, values = np.linalg.svd, np.linalg.eigvalsh
+    monkeypatch.setattr(np.linalg, "svd", lambda *x, **o: (asked.append(o), whole(*x, **o))[1])
+    monkeypatch.setattr(np.linalg, "eigh", lambda *x: pytest.fail("vectors were computed"))
+    found = {"svd": la.svdvals, "eigh": la.eigvalsh}[name](lm.tensor(a)).numpy()
+    np.testing.assert_allclose(np.sort(found), values(a), rtol=1e-12)
+    assert name == "eigh" or asked == [{"compute_uv": False}]

@@ -17,7 +17,15 @@ import lamella as lm
 from lamella import nn
 from lamella.config import config
 from lamella.errors import DTypeError, OptionError, ShapeError
+from lamella.ir.loop_interp import run_kernel
+from lamella.ir.node import topological
+from lamella.ir.vectors import VectorUnit
+from lamella.ops.attention_setting import forced
+from lamella.tensor import pending
 from tests.nn.helpers import check_gradient
+from tests.support.llvm_backend import target_named
+from tests.support.programs import nodes_of, run_program
+from tests.support.units import AVX2, AVX512, NEON, SSE
 
 Array = np.ndarray
 sdpa = nn.functional.scaled_dot_product_attention
@@ -131,10 +139,51 @@ def test_narrow_storage(dtype: lm.DType, rtol: float) -> None:
     Case((2, 70, 24), (2, 90, 24), 24, mask="float").check(dtype, rtol)
 
 
+FORCED = {32: 5, 96: 6, 128: 7, 192: 8}  # heads, so that no two blocks have a program in common
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    block=st.sampled_from(list(FORCED)), rows=st.integers(1, 260), keys=st.integers(1, 260),
+    depth=WIDTHS, mask=st.sampled_from(["", "bool", "float", "keys"]),
+    window=st.none() | st.tuples(SIDES, SIDES), seed=st.integers(0, 99),
+)  # fmt: skip
+def test_tiles_of_other_sizes(
+    block: int, rows: int, keys: int, depth: int, mask: str,
+    window: tuple[int | None, int | None] | None, seed: int,
+) -> None:  # fmt: skip
+    lead = (FORCED[block],)
+    with forced(block):
+        Case((*lead, rows, depth), (*lead, keys, depth), 9, mask, window, seed=seed).check(
+            lm.float32, 2e-5
+        )
+
+
 @pytest.mark.parametrize("target", ["avx2", "x86-64-v2"])
 def test_narrower_vectors(target: str) -> None:
+    target_named(target)  # or the test is skipped
     with config(target=target):
         Case((2, 70, 24), (2, 90, 24), 20, causal=True).check(lm.float32, 2e-5)
+
+
+@pytest.mark.parametrize("unit", [SSE, AVX2, AVX512, NEON])
+@pytest.mark.parametrize("dtype", [lm.float32, lm.float64])
+@pytest.mark.parametrize(("rows", "keys"), [(8, 1), (9, 5), (8, 9), (11, 13), (12, 8)])
+def test_kernels_for_every_kind_of_vectors(
+    unit: VectorUnit, dtype: lm.DType, rows: int, keys: int
+) -> None:
+    case = Case((rows, 1), (keys, 1), 1)
+    d_out = np.random.default_rng(1).standard_normal((rows, 1))
+    q, k, v, d = (lm.asarray(a, dtype=dtype) for a in (*case.arrays, d_out))
+    pending.flush()
+    with config(flush=0):  # nothing is computed before it is looked at
+        gradients = lm.grad(lambda q, k, v: (sdpa(q, k, v) * d).sum(), argnums=(0, 1, 2))(q, k, v)
+        outputs = nodes_of([sdpa(q, k, v), *gradients])
+    assert any(node.op.name == "attention_backward" for node in topological(outputs))
+    found = run_program(outputs, run_kernel, unit)
+    wanted = [case.weights() @ case.arrays[2], *case.gradients(d_out)]
+    for array, expected in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(array, expected, rtol=2e-5, atol=1e-6)
 
 
 def test_many_heads_and_long_rows() -> None:

@@ -78,6 +78,21 @@ def test_relu_at_zero_and_nan() -> None:
     assert np.isnan(F.relu(lm.asarray([np.nan])).item())
 
 
+def test_mish_over_its_whole_range() -> None:
+    x = np.concatenate([np.linspace(-90, 90, 20001), [-3e38, -1e-30, 0.0, 3e38]])
+    x = x.astype(np.float32)
+    wide = x.astype(np.float64)
+    wanted = wide * np.tanh(softplus(wide))
+    np.testing.assert_allclose(F.mish(lm.asarray(x)).numpy(), wanted, rtol=6e-7, atol=1e-37)
+    half = F.mish(lm.asarray([-60000.0, 0.0, 60000.0], dtype=lm.float16))
+    assert half.tolist() == [0.0, 0.0, 60000.0]
+    slope = lm.grad(lambda x: F.mish(x).sum())
+    bend = lm.grad(lambda x: slope(x).sum())
+    zero = lm.asarray([0.0])
+    close(slope(zero), np.array([0.6]), 1e-6)
+    close(bend(zero), np.array([0.64]), 1e-6)
+
+
 def test_gelu_tanh() -> None:
     x = POINTS[1:]
     inner = np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)
@@ -95,9 +110,23 @@ def test_softmax_and_log_softmax(dim: int) -> None:
     check_gradient(lambda t: F.log_softmax(t, dim), x / 5)
 
 
+def test_softmax_of_nothing() -> None:
+    x = lm.zeros((2, 0))
+    for function in (F.softmax, F.log_softmax, F.softmin, lm.special.softmax):
+        assert function(x, -1).shape == (2, 0)
+        assert function(x, 0).shape == (2, 0)
+        assert lm.grad(lambda x, f=function: f(x, -1).sum())(x).shape == (2, 0)
+    assert lm.logsumexp(x, -1).tolist() == [-np.inf, -np.inf]
+    assert lm.logsumexp(x, 0, keepdims=True).shape == (1, 0)
+    assert lm.special.logsumexp(x).item() == -np.inf
+
+
 def test_softmax_of_huge_and_hidden_values() -> None:
     x = lm.asarray(np.array([[1e30, 0.0, -np.inf], [0.0, -np.inf, 0.0]], np.float32))
     assert F.softmax(x).tolist() == [[1.0, 0.0, 0.0], [0.5, 0.0, 0.5]]
+    infinite = lm.asarray([[np.inf, 0.0], [-np.inf, -np.inf], [np.nan, 0.0]])
+    for function in (F.softmax, F.log_softmax, lm.special.softmax):
+        assert np.isnan(function(infinite, 1).numpy()).all()
     with pytest.raises(DTypeError, match="int64"):
         F.softmax(lm.asarray([1, 2]))
     assert F.softmax(lm.asarray([1, 1]), dtype=lm.float32).tolist() == [0.5, 0.5]

@@ -10,7 +10,7 @@ import pytest
 
 import lamella as lm
 from lamella import nn
-from lamella.errors import DTypeError, LamellaIndexError, OptionError, ShapeError
+from lamella.errors import AxisError, DTypeError, LamellaIndexError, OptionError, ShapeError
 
 F = nn.functional
 IMAGE, ROW = lm.ones((1, 2, 4, 4)), lm.ones((3, 5))
@@ -18,6 +18,9 @@ WHOLE = lm.asarray([[1, 2], [3, 4]])
 
 CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "glu odd": (lambda: F.glu(ROW), ShapeError, r"\[glu\].*odd"),
+    "glu axis": (lambda: F.glu(ROW, 2), AxisError, r"\[glu\] axis 2"),
+    "softmax axis": (lambda: F.softmax(ROW, -3), AxisError, r"\[softmax\] axis -3"),
+    "log_softmax axis": (lambda: F.log_softmax(ROW, 1.0), DTypeError, r"\[log_softmax\] axis 1.0"),
     "celu 0": (lambda: F.celu(ROW, 0.0), OptionError, r"\[celu\] alpha=0"),
     "hardtanh": (lambda: F.hardtanh(ROW, 2, 1), OptionError, r"\[hardtanh\]"),
     "rrelu": (lambda: F.rrelu(ROW, 0.5, 0.1), OptionError, r"\[rrelu\]"),
@@ -44,6 +47,25 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         lambda: F.embedding_bag(WHOLE, ROW, padding_idx=3), LamellaIndexError, "padding_idx=3",
     ),
     "one_hot": (lambda: F.one_hot(ROW), DTypeError, r"\[one_hot\]"),
+    "batch statistics": (
+        lambda: F.batch_norm(ROW, None, None), OptionError,
+        r"\[batch_norm\] neither.*training=True",
+    ),
+    "batch mean alone": (
+        lambda: F.batch_norm(ROW, lm.zeros(5), None), OptionError,
+        r"running_mean without running_var",
+    ),
+    "batch variance alone": (
+        lambda: F.batch_norm(ROW, None, lm.ones(5), training=True), OptionError,
+        r"running_var without running_mean",
+    ),
+    "instance statistics": (
+        lambda: F.instance_norm(IMAGE, use_input_stats=False), OptionError,
+        r"\[instance_norm\] neither.*use_input_stats=True",
+    ),
+    "instance mean alone": (
+        lambda: F.instance_norm(IMAGE, lm.zeros(2)), OptionError, r"\[instance_norm\] running_mean",
+    ),
     "norm": (lambda: F.normalize(ROW, -1.0), OptionError, "p=-1"),
     "normalize ints": (lambda: F.normalize(WHOLE), DTypeError, r"\[normalize\] got int64"),
     "cdist": (lambda: F.cdist(ROW, lm.ones((3, 4))), ShapeError, r"\[cdist\]"),

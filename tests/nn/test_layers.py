@@ -172,6 +172,17 @@ def test_batch_norm_cumulative_average() -> None:
     )
 
 
+@pytest.mark.parametrize("layer", [nn.BatchNorm1d, nn.InstanceNorm1d])
+def test_norms_without_running_statistics_use_the_inputs_own(layer: Any) -> None:
+    x = lm.asarray(RNG.standard_normal((3, 2, 4)).astype(np.float32))
+    untracked = layer(2, track_running_stats=False)
+    np.testing.assert_array_equal(untracked.eval()(x).numpy(), untracked.train()(x).numpy())
+    tracked = layer(2, track_running_stats=True).eval()
+    tracked.running_mean = None
+    with pytest.raises(OptionError, match="running_var without running_mean"):
+        tracked(x)
+
+
 def test_option_errors() -> None:
     with pytest.raises(OptionError, match="groups=3"):
         nn.Conv2d(4, 6, 3, groups=3)

@@ -259,6 +259,19 @@ def test_pytree_keeps_tied_weights_as_one_leaf() -> None:
     assert again.a.weight is again.b.weight
 
 
+def test_modules_of_numbers_and_flags_have_a_leaf_for_each_tensor() -> None:
+    net = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), nn.Linear(3, 3))
+    net[2].weight = net[0].weight
+    for value in (False, 0, 0.5, "decay", lm.float32):
+        mask = lm.tree.map(lambda t, v=value: v, net)
+        assert lm.tree.leaves(mask) == [value] * len(lm.tree.leaves(net))
+        assert lm.tree.structure(mask) == lm.tree.structure(net)
+    chosen = lm.tree.map(lambda t: t.ndim > 1, net)
+    kept = lm.tree.map(lambda t, yes: t if yes else t * 0, net, chosen)
+    assert kept[2].weight is net[0].weight
+    assert not kept[0].bias.any()
+
+
 def test_changing_a_copy_leaves_the_original_alone() -> None:
     net = Net()
     twin = lm.tree.map(lambda t: t, net)
@@ -301,3 +314,11 @@ def test_epoch_counts_changes_that_matter_and_no_others() -> None:
     assert not moves(lambda: net(lm.ones((4, 2))))
     assert not moves(lambda: net.load_state_dict(net.state_dict()))
     assert not moves(net.zero_grad)
+
+
+def test_casts_by_name() -> None:
+    layer = nn.Linear(2, 3)
+    for name in ("bfloat16", "half", "double", "float"):
+        kind = {"half": "float16", "double": "float64", "float": "float32"}.get(name, name)
+        assert getattr(layer, name)() is layer and layer.weight.dtype.name == kind
+    assert layer.type(lm.float64).bias.dtype is lm.float64

@@ -131,6 +131,27 @@ def test_derivatives_are_convolutions_without_sizes() -> None:
     assert found[0] == found[1] == found[2]
 
 
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize(("stride", "dilation"), [((2, 3), (1, 1)), ((3, 1), (1, 2))])
+def test_the_kernel_of_a_transposed_convolution_needs_no_zeros(groups, stride, dilation) -> None:
+    """Its derivative slides the small image over the large cotangent, not the other way round."""
+    rng = np.random.default_rng(0)
+    x, shape = rng.standard_normal((2, 4, 5, 4)), (4, 3, 3, 2)
+
+    def turned(x: Node, w: Node) -> Node:
+        return ops.conv_transpose(x, w, stride, ((1, 0), (0, 1)), None, dilation, groups)
+
+    w = ops.placeholder(shape, float64, tracked=True)
+    y = turned(leaf(x), w)
+    cotangent = rng.standard_normal(y.shape)
+    (gradient,) = vjp([y], [leaf(cotangent)], [w])
+    assert [n.op.x_dilation for n in convolutions(gradient)] == [(1, 1)]
+    units = np.eye(np.prod(shape)).reshape(-1, *shape)
+    wanted = [np.sum(value(turned, x, unit) * cotangent) for unit in units]
+    (found,) = interpret([gradient])
+    np.testing.assert_allclose(found, np.reshape(wanted, shape), rtol=1e-12, atol=1e-12)
+
+
 def test_int8_sums_in_int32() -> None:
     x, w = np.full((1, 64, 3), 100, np.int8), np.full((1, 64, 3), 100, np.int8)
     total = value(lambda a, b: ops.conv(a, b, (1,), ((0, 0),), dtype=int32), x, w)

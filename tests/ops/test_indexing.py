@@ -69,10 +69,10 @@ def test_take_along_axis_broadcasts() -> None:
 
 
 def test_scatter_applies_updates_in_order() -> None:
-    x, i, u = np.zeros(3), np.array([1, 1, -2, 0]), np.array([1.0, 2.0, 3.0, 4.0])
+    x, i, u = np.ones(3), np.array([1, 1, -2, 0]), np.array([1.0, 2.0, 3.0, 4.0])
     found = {m: value(lambda *a, m=m: ops.scatter(*a, m), x, i, u).tolist() for m in ops.MODES}
     assert found == {
-        "set": [4, 3, 0], "add": [4, 6, 0], "max": [4, 3, 0], "min": [0, 0, 0],
+        "set": [4, 3, 1], "add": [5, 7, 1], "mul": [4, 6, 1], "max": [4, 3, 1], "min": [1, 1, 1],
     }  # fmt: skip
 
 

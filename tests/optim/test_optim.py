@@ -165,7 +165,7 @@ def test_group_numbers_are_mirrored_and_changes_of_structure_counted() -> None:
     group["betas"] = (0.5, 0.75)
     assert module_state.epoch == before
     assert group.number("lr").item() == 0.25
-    assert [beta.item() for beta in group.number("betas")] == [0.5, 0.75]
+    assert [beta.item() for beta in group.numbers("betas")] == [0.5, 0.75]
     group["weight_decay"] = 0.0
     assert module_state.epoch > before
     before = module_state.epoch
@@ -307,6 +307,64 @@ def test_schedules() -> None:
         schedule_rates(lambda o: s.LinearLR(o, 0.5, 1.0, 4), 6),
         [0.25, 0.3125, 0.375, 0.4375, 0.5, 0.5],
     )
+    np.testing.assert_allclose(
+        schedule_rates(lambda o: s.MultiStepLR(o, [7, 2, 2], 0.1), 10),
+        0.5 * 0.1 ** (2 * (steps >= 2) + (steps >= 7)),
+    )
+    rates = schedule_rates(lambda o: s.ExponentialLR(o, 0.9), 10)
+    np.testing.assert_allclose(rates, 0.5 * 0.9**steps)
+    np.testing.assert_allclose(
+        schedule_rates(lambda o: s.ConstantLR(o, 0.2, 4), 10), np.where(steps < 4, 0.1, 0.5)
+    )
+    np.testing.assert_allclose(
+        schedule_rates(lambda o: s.PolynomialLR(o, 5, 2.0), 10),
+        0.5 * np.maximum(1 - steps / 5, 0) ** 2,
+    )
+    share = np.array([0, 1 / 2, 0, 1 / 4, 2 / 4, 3 / 4, 0, 1 / 8, 2 / 8, 3 / 8])
+    np.testing.assert_allclose(
+        schedule_rates(lambda o: s.CosineAnnealingWarmRestarts(o, 2, 2, 0.1), 10),
+        0.1 + 0.4 * (1 + np.cos(np.pi * share)) / 2,
+    )
+    with pytest.raises(OptionError, match="T_0=0"):
+        schedule_rates(lambda o: s.CosineAnnealingWarmRestarts(o, 0), 1)
+
+
+PLATEAUS: dict[str, tuple[dict[str, Any], list[float]]] = {  # rates after 3, 2, 2, 2, 1, 1, 1, 1
+    "patience": ({"patience": 1}, [1, 1, 1, 0.5, 0.5, 0.5, 0.25, 0.25]),
+    "cooldown": ({"patience": 0, "cooldown": 2}, [1, 1, 0.5, 0.5, 0.5, 0.25, 0.25, 0.25]),
+    "least": ({"patience": 0, "min_lr": 0.4}, [1, 1, 0.5, 0.4, 0.4, 0.4, 0.4, 0.4]),
+    "at most": (
+        {"patience": 0, "mode": "max", "eps": 0.1},
+        [1, 0.5, 0.25, 0.125, 0.125, 0.125, 0.125, 0.125],
+    ),
+    "share": ({"patience": 2, "threshold": 0.5}, [1, 1, 1, 0.5, 0.5, 0.5, 0.5, 0.25]),
+    "difference": (
+        {"patience": 2, "threshold": 1.0, "threshold_mode": "abs"},
+        [1, 1, 1, 0.5, 0.5, 0.5, 0.5, 0.25],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLATEAUS)
+def test_plateaus(name: str) -> None:
+    options, expected = PLATEAUS[name]
+    optimizer = optim.SGD([lm.tensor([1.0], requires_grad=True)], lr=1.0)
+    schedule = optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, **options)
+    rates = []
+    for loss in (3.0, 2.0, 2.0, 2.0, 1.0, 1.0, 1.0, 1.0):
+        again = optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, **options)
+        again.load_state_dict(schedule.state_dict())
+        schedule = again
+        schedule.step(lm.asarray(loss))
+        rates += schedule.get_last_lr()
+    assert rates == expected
+
+
+def test_plateau_refusals() -> None:
+    optimizer = optim.SGD([lm.tensor([1.0], requires_grad=True)], lr=1.0)
+    for options in ({"mode": "least"}, {"threshold_mode": "share"}, {"factor": 1.0}):
+        with pytest.raises(OptionError, match=r"\[ReduceLROnPlateau\]"):
+            optim.lr_scheduler.ReduceLROnPlateau(optimizer, **options)
 
 
 @pytest.mark.parametrize("strategy", ["cos", "linear"])

@@ -338,9 +338,26 @@ add("alpha_dropout", draw(2, 3))
 add("feature_alpha_dropout", draw(2, 3, 4))
 
 
+OTHERS = {"gumbel_softmax", "grouped_mm"}  # random; with a test of its own below
+
+
 def test_every_function_is_in_the_table() -> None:
     covered = {case[0] for case in CASES.values()}
-    assert sorted(section("torch.nn.functional")[0] - covered - {"gumbel_softmax"}) == []
+    assert sorted(section("torch.nn.functional")[0] - covered - OTHERS) == []
+
+
+def test_grouped_mm() -> None:
+    """PyTorch has it for bfloat16 alone on some processors."""
+    a, b = draw(8, 16).astype(np.float32), draw(3, 16, 24).astype(np.float32)
+    ends = np.array([2, 2, 8], np.int32)
+    halves = [torch.from_numpy(x).to(torch.bfloat16) for x in (a, b)]
+    wanted = torch.nn.functional.grouped_mm(*halves, offs=torch.from_numpy(ends))
+    mine = [lm.asarray(x.float().numpy(), dtype=lm.bfloat16) for x in halves]
+    found = lm.nn.functional.grouped_mm(*mine, offs=ends)
+    assert found.dtype is lm.bfloat16
+    np.testing.assert_allclose(
+        found.astype(lm.float32).numpy(), wanted.float().numpy(), rtol=1e-2, atol=1e-2
+    )
 
 
 # -- the test --------------------------------------------------------------------------------------

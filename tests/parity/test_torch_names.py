@@ -6,12 +6,14 @@ and order.
 from __future__ import annotations
 
 import inspect
+import re
 from typing import Any
 
 import pytest
 
+import lamella as lm
 from lamella import nn
-from tests.support.pytorch_page import section
+from tests.support.pytorch_page import PAGE, section
 
 torch = pytest.importorskip("torch", reason="make parity installs PyTorch")
 
@@ -38,6 +40,15 @@ def test_functions_are_all_named() -> None:
 def test_modules_are_all_named() -> None:
     there, missing = section("torch.nn")
     assert sorted(public(torch.nn, False) - there - missing) == []
+
+
+def test_methods_are_all_there_or_named() -> None:
+    text = PAGE.read_text().split("\n## torch.Tensor\n", 1)[1].split("\n## ")[0]
+    rows = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| `")]
+    missing = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    theirs, ours = public(torch.Tensor, False), public(lm.Tensor, False)
+    assert sorted(theirs - ours - missing) == []
+    assert sorted(missing & ours) == []
 
 
 def arguments(function: Any) -> list[str]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import copy
 import pickle
+import platform
 
+import numpy as np
 import pytest
 
+import lamella as lm
 from lamella.config import FLAGS, Config, config, flag_table
 from lamella.errors import OptionError
 
@@ -76,8 +79,12 @@ def test_environment_variables() -> None:
     assert (settings.debug, settings.cache_dir, settings.threads) == (2, "/x", 0)
     with pytest.raises(OptionError, match=r"LAMELLA_DEBUG='much' is not a whole number"):
         Config({"LAMELLA_DEBUG": "much"})
-    with pytest.warns(UserWarning, match="did you mean LAMELLA_DEBUG"):
+    with pytest.warns(UserWarning, match="did you mean 'LAMELLA_DEBUG'"):
         Config({"LAMELLA_DEBGU": "2"})
+    with pytest.warns(UserWarning, match="did you mean 'LAMELLA_DEBUG'"):
+        Config({"lamella_debug": "2"})
+    with pytest.warns(UserWarning, match=r"LAMELLA_QUASAR has no effect, .*Known"):
+        Config({"LAMELLA_QUASAR": "1"})
 
 
 def test_watchers_hear_changes_only() -> None:
@@ -95,3 +102,13 @@ def test_copies_keep_their_own_values() -> None:
     twin.debug = 3
     assert (settings.debug, twin.debug) == (2, 3)
     assert pickle.loads(pickle.dumps(settings)).debug == 2
+
+
+def test_a_target_that_this_machine_does_not_run_is_refused_where_it_would_run() -> None:
+    foreign = "x86-64-v2" if platform.machine() in ("aarch64", "arm64") else "aarch64"
+    x = lm.asarray(np.arange(3.0))
+    with lm.config(target=foreign):
+        assert "define" in lm.jit(lambda x: x + 1.5).lower(x).text(3)  # compiled for others
+        with pytest.raises(OptionError, match=r"\[target\] .* not of the kind"):
+            lm.eval(x + 1.5)
+    assert (x + 1.5).tolist() == [1.5, 2.5, 3.5]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import struct
 from collections.abc import Iterator
@@ -84,13 +85,13 @@ def test_scratch_memory_is_private_to_each_thread(threads: int, copies: int | Sl
     assert all((scratch[16 * i + 1 : 16 * i + 16] == 0).all() for i in range(areas))
 
 
-def test_packed_slots() -> None:
+def test_slots_that_are_used_again() -> None:
     data = np.zeros(4, np.int64)
     plan = Plan([Launch(kernels()("add"), 4, (0, 1))], 2)
-    plan.run_packed(plan.pack(data.ctypes.data, 3))
-    assert (data == 3).all()
-    with pytest.raises(CompilerError, match="8 bytes of slots, not 16"):
-        plan.run_packed(bytes(8))
+    slots = plan.new_slots([data.ctypes.data, 3])
+    for _ in range(2):
+        plan.start(plan.address, ctypes.addressof(slots))
+    assert (data == 6).all()
     with pytest.raises(struct.error):
         plan.run([1])
 
@@ -189,7 +190,7 @@ def test_control_rows() -> None:
         numbers[1] = 0
         plan.run(slots)
         assert numbers[1] == 15 * 4
-    plan.run_packed(plan.pack(*slots))
+    plan.start(plan.address, plan.new_slots(slots))
     wanted = np.concatenate([np.zeros(3), memory[3:131], np.full(169, 7)])
     assert np.array_equal(target, wanted)
 

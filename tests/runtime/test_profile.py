@@ -110,6 +110,18 @@ grid g < 3
     assert operations(kernel) == 2 * (1 + 2 + 3 + 4) + (1 + 2)
 
 
+def test_operations_of_the_dearer_branch_count() -> None:
+    kernel = parse_kernel("""kernel k
+  inout x: float32
+grid g < 3
+  if lt(g, 2)
+    serial i < 4
+      x[g] = add(x[g], x[g])
+  else
+    x[g] = add(x[g], x[g])""")
+    assert operations(kernel) == 3 * 4
+
+
 def test_limits_are_plausible() -> None:
     most = limits()
     assert 1e8 < most.flops < 1e14 and 1e8 < most.copy < 1e13 and 1e8 < most.read < 1e13

@@ -16,6 +16,7 @@ from lamella.dtypes import float32
 from lamella.ir.dim import Dim
 from lamella.ir.node import Node
 from lamella.ops.leaf import DATA
+from tests.support.units import AVX2
 
 SCRIPT = """
 import sys, numpy as np, lamella as lm
@@ -56,7 +57,7 @@ def test_json_gives_the_program_back() -> None:
     x = Node(DATA, (), (n, 7), float32)
     x.value = np.zeros((3, 7), np.float32)
     outputs = [ops.reduce_sum(ops.exp(x), (1,)), ops.reshape(x, (7 * n,))]
-    program = compile_graph(outputs, [x], [], 32)
+    program = compile_graph(outputs, [x], [], AVX2)
     back = from_json(to_json(program))
     assert to_json(back) == to_json(program)
     assert back.steps == program.steps and back.temporaries == program.temporaries

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+import lamella as lm
 from lamella.config import config
 from lamella.errors import CompilerError, OptionError
-from lamella.runtime import os_host, threads
+from lamella.runtime import evaluate, os_host, threads
 from lamella.runtime.launch import Launch, Plan
 from lamella.runtime.native import compile_ir_text, load_object
 from lamella.runtime.native_ir import runtime_ir
@@ -56,6 +57,22 @@ def test_results_do_not_depend_on_the_number_of_threads() -> None:
     assert len(set(results)) == 1
 
 
+@pytest.mark.parametrize("cpus", [1, 4])
+def test_programs_made_with_one_thread_have_scratch_for_every_cpu(
+    cpus: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "usable_cpus", lambda: cpus)
+    a, b = (lm.asarray(np.ones((2048, 2048), np.float32)) for _ in range(2))
+    with config(threads=1, cache=False):
+        evaluate.forget_programs()
+        lm.eval(a @ b)
+    found = [program for program, *_ in evaluate._exact.values()]
+    (program,) = [each for each in found if each._scratch]
+    (launch,) = [each for each in program.plan.launches if getattr(each, "scratch", 0)]
+    assert launch.copies == cpus and program._scratch == cpus * launch.scratch
+    evaluate.forget_programs()
+
+
 def test_workers_take_part_and_only_as_many_as_asked() -> None:
     data = np.zeros(600, np.int64)
     where = Launch(kernels()("where"), 600, (0, 1), 1)
@@ -73,6 +90,23 @@ def test_workers_take_part_and_only_as_many_as_asked() -> None:
     threads.set_num_threads(1)
     plan.run(words)
     assert len({int(address) >> 20 for address in data}) == 1
+
+
+def test_every_thread_has_neighbouring_iterations() -> None:
+    """So that its caches hold what it meets again at the next launch."""
+    data, other = np.zeros(600, np.int64), np.zeros(600, np.int64)
+    wait = Launch(kernels()("work"), 600, (2, 3), 1)
+    where = Launch(kernels()("where"), 600, (0, 1), 1)
+    plan = Plan([wait, where], 4)
+    first: list[int] = []  # of the iterations that are not the caller's, where some are not
+    deadline = time.monotonic() + 30
+    with config(threads=2):
+        while len(first) < 9 and time.monotonic() < deadline:
+            plan.run([data.ctypes.data, 0, other.ctypes.data, 500])
+            first += [int(i) + 1 for i in np.flatnonzero(np.diff(data >> 20))[:1]]
+    if len(first) < 9:
+        pytest.skip("the worker got no time to take part")
+    assert sorted(first)[4] == 300
 
 
 _SINK = np.zeros(64, np.int64)

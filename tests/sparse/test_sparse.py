@@ -210,3 +210,19 @@ def test_narrow_types(dtype):
     found = a.with_data(a.data.astype(dtype)) @ lm.asarray(x).astype(dtype)
     assert found.dtype.name == dtype
     np.testing.assert_allclose(found.astype("float64").numpy(), reference @ x, rtol=0.05, atol=0.05)
+
+
+def test_differences_with_other_forms():
+    a = random_csr(4, 5)[1]
+    b = sp.COO([1.0, 2.0], [[0, 3], [1, 4]], (4, 5))
+    close((a - b).to_dense(), a.to_dense().numpy() - b.to_dense().numpy())
+    close((a - a).to_dense(), np.zeros((4, 5)))
+
+
+def test_complex_products_of_any_width():
+    values = np.asarray([1.0 + 2j, 2.0, 3.0j], np.complex64)
+    a = sp.COO(values, [[1, 0, 1], [0, 1, 0]], (2, 2)).to_csr()
+    product = lm.jit(lambda x: a @ x, dynamic={"x": {1: "n"}})
+    for width in (3, 5):
+        x = (draw((2, width)) + 1j * draw((2, width), 1)).astype(np.complex64)
+        np.testing.assert_allclose(product(x).numpy(), a.to_dense().numpy() @ x, rtol=1e-5)

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import lamella as lm
-from lamella.errors import MissingRuleError
 from tests.special.test_values import CASES, TWO
 
 S = lm.special
@@ -50,13 +49,25 @@ def test_two_arguments(name: str) -> None:
     by_y = lm.grad(lambda v: function(x, v).sum())(y).numpy()
     want = [derivative(lambda t, p=p: exact(mp.mpf(p), t), q) for p, q in zip(a, b, strict=True)]
     np.testing.assert_allclose(by_y, want, rtol=1e-10)
-    if name == "zeta":
-        with pytest.raises(MissingRuleError):
-            lm.grad(lambda v: function(v, y).sum())(x)
-        return
     by_x = lm.grad(lambda v: function(v, y).sum())(x).numpy()
     want = [derivative(lambda t, q=q: exact(t, mp.mpf(q)), p) for p, q in zip(a, b, strict=True)]
     np.testing.assert_allclose(by_x, want, rtol=1e-10)
+
+
+def test_zeta_by_its_first_argument_to_the_third_order() -> None:
+    s, q = [1.1, 2.5, 9.0], [0.3, 1.0, 40.0]
+    y = lm.tensor(q, dtype="float64")
+    functions = [lambda v: S.zeta(v, y).sum()]
+    for order in (1, 2, 3):
+        slope = lm.grad(functions[-1])
+        functions.append(lambda v, slope=slope: slope(v).sum())
+        got = functions[-1](lm.tensor(s, dtype="float64"))
+        with mp.workdps(40):
+            want = sum(mp.zeta(mp.mpf(a), mp.mpf(b), order) for a, b in zip(s, q, strict=True))
+        assert got.item() == pytest.approx(float(want), rel=1e-11)
+    mixed = lm.grad(lambda v: lm.grad(lambda w: S.zeta(v, w).sum())(y).sum())
+    want = [derivative(lambda t, b=b: -t * mp.zeta(t + 1, b), a) for a, b in zip(s, q, strict=True)]
+    np.testing.assert_allclose(mixed(lm.tensor(s, dtype="float64")).numpy(), want, rtol=1e-10)
 
 
 def test_incomplete_beta() -> None:

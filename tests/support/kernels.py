@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from lamella.dtypes import ALL, DType, bool_, int64
 from lamella.ir.dim import Dim
+from lamella.ir.lanes import meeting
 from lamella.ir.loops import (
     APPLY_OPS,
     Accumulate,
@@ -44,46 +45,16 @@ from lamella.ir.verify_exprs import accumulates, apply_kinds, identity
 SIZE = 64
 SIZES = {"n": 3, "m": 2}
 PARAMS = {f"p_{d.name}": (True if d.kind == "b" else 3 if d.kind != "f" else -1.5) for d in ALL}
-_INEXACT = frozenset(
-    [
-        "exp",
-        "exp2",
-        "expm1",
-        "log",
-        "log2",
-        "log10",
-        "log1p",
-        "sin",
-        "cos",
-        "tan",
-        "asin",
-        "acos",
-        "atan",
-        "atan2",
-        "sinh",
-        "cosh",
-        "tanh",
-        "asinh",
-        "acosh",
-        "atanh",
-        "erf",
-        "erfc",
-        "pow",
-        "bitcast",
-        "signbit",
-        "copysign",
-        "checked_index",
-        "cast",
-        "select",
-        "lt",
-        "le",
-        "eq",
-        "ne",
-        "isnan",
-        "isinf",
-        "isfinite",
-    ]
-)
+APPROXIMATE = frozenset({
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin",
+    "acos", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf",
+    "erfc", "pow",
+})  # fmt: skip
+"""Operations whose last bits depend on who computes them."""
+_INEXACT = APPROXIMATE | {
+    "bitcast", "word", "signbit", "copysign", "checked_index", "cast", "select", "lt", "le", "eq",
+    "ne", "ldexp", "isnan", "isinf", "isfinite",
+}  # fmt: skip
 OPS = sorted(set(APPLY_OPS) - _INEXACT)
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
@@ -97,6 +68,7 @@ class Place:
     assignable: tuple[tuple[str, DType], ...] = ()
     scratch: tuple[tuple[str, DType], ...] = ()
     lanes: bool = False
+    lane: Var | None = None  # of the loop over lanes
 
 
 @dataclass
@@ -215,8 +187,15 @@ class Maker:
             return [alloc, fill], replace(place, scratch=(*place.scratch, (name, dtype)))
         mask = self.expr(bool_, place, 1) if self.chance(3) else None
         return [
-            Store(f"y_{dtype.name}", self.index(place, 1), self.expr(dtype, place, 3), mask)
+            Store(f"y_{dtype.name}", self.target(place), self.expr(dtype, place, 3), mask)
         ], place
+
+    def target(self, place: Place) -> Expr:
+        """The index of a store: among lanes mostly one that tells them apart."""
+        if place.lane is None or self.chance(8):
+            return self.index(place, 1)
+        outer = self.one([(), ((Dim("n"), place.loops[0]),)])
+        return Linear(self.draw(st.integers(0, 3)), ((4, place.lane), *outer))
 
     def loop(self, place: Place, depth: int) -> For:
         kind = self.one(["serial", "unroll"] if place.lanes else ["serial", "unroll", "lanes"])
@@ -228,8 +207,9 @@ class Maker:
         var = Var(self.name("j"), extent)
         inner = replace(place, loops=(*place.loops, var))
         if kind == "lanes":
-            inner = replace(inner, lanes=True, assignable=())
-        return For(var, kind, self.block(inner, depth - 1))
+            inner = replace(inner, lanes=True, lane=var, assignable=())
+        made = For(var, kind, self.block(inner, depth - 1))
+        return made if kind != "lanes" or meeting(made) is None else replace(made, kind="serial")
 
     def fold(self, place: Place, depth: int, dtype: DType) -> tuple[list[Stmt], Place]:
         ops = [

@@ -31,10 +31,9 @@ def target_named(name: str, *, exact: bool = False) -> Target:
     """
     here = host()
     target = here if name == "host" else named(name)
-    if target.triple.split("-")[0] != here.triple.split("-")[0]:
-        pytest.skip(f"this machine does not run {name}")
-    if target.vector_bytes > here.vector_bytes or (target.fma and not here.fma):
-        pytest.skip(f"this machine has not the instructions of {name}")
+    why = target.lacks(here)
+    if why:
+        pytest.skip(f"this machine does not run {name}: {why}")
     return replace(target, triple=here.triple, contract=not exact)
 
 

@@ -36,6 +36,7 @@ from lamella.ir.node import Node
 from lamella.ir.verify_loops import verify_kernel
 from lamella.ops.base import Array, Index
 from lamella.ops.calls import Call, Result
+from tests.support.units import AVX2
 
 __all__ = ["kernel_of", "run"]
 
@@ -59,7 +60,7 @@ class Writer:
     """Statements of a kernel primitive, storing to the buffer ``y``."""
 
     def __init__(self, node: Node) -> None:
-        self.node, self.count, self.vector_bytes = node, 0, 32
+        self.node, self.count, self.unit = node, 0, AVX2
 
     def temporary(self, name: str) -> str:
         self.count += 1

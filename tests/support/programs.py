@@ -8,29 +8,35 @@ without LLVM, and a difference between the runners shows which of emitter, kerne
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+import lamella as lm
 from lamella.compiler.blueprint import Blueprint, Control, Step
 from lamella.compiler.pipeline import compile_graph
+from lamella.ir.dim import product
 from lamella.ir.loops import Kernel
 from lamella.ir.node import Node, topological
+from lamella.ir.vectors import VectorUnit
+from lamella.runtime.buffer import Buffer
 from tests.support.jumps import Pointer, control
+from tests.support.units import AVX2
 
 Array = npt.NDArray[np.generic]
-Slot = Array | bool | int | float
-RunKernel = Callable[[Kernel, Mapping[str, Array], Mapping[str, object], Mapping[str, int]], None]
+Slot = Array | Pointer | bool | int | float
+RunKernel = Callable[[Kernel, Mapping[str, Array], Mapping[str, Any], Mapping[str, int]], None]
 
 
 def run_program(
-    outputs: Sequence[Node], run_kernel: RunKernel, vector_bytes: int = 32
+    outputs: Sequence[Node], run_kernel: RunKernel, unit: VectorUnit = AVX2
 ) -> list[Array]:
     """The values of ``outputs``, by ``run_kernel`` on what the compiler makes of them."""
     order = topological(outputs)
     inputs = [node for node in order if node.value is not None and node.op.name != "scalar"]
     scalars = [node for node in order if node.op.name == "scalar"]
-    blueprint = compile_graph(outputs, inputs, scalars, vector_bytes)
+    blueprint = compile_graph(outputs, inputs, scalars, unit)
     arrays = [np.ascontiguousarray(node.value) for node in inputs]
     numbers = [node.value for node in scalars]
     slots = _slots(blueprint, arrays, numbers)
@@ -45,9 +51,18 @@ def run_program(
     return _results(blueprint, slots, arrays)
 
 
+def nodes_of(tensors: Sequence[lm.Tensor]) -> list[Node]:
+    """The nodes of pending tensors, over inputs that hold NumPy arrays of their own."""
+    outputs = [tensor.node for tensor in tensors]
+    for node in topological(outputs):
+        if isinstance(node.value, Buffer):
+            node.value = node.value.numpy(node.shape, node.dtype.numpy).copy()
+    return outputs
+
+
 def _slots(blueprint: Blueprint, arrays: list[Array], numbers: Sequence[object]) -> list[Slot]:
     made: list[Slot] = [array.reshape(-1) for array in arrays]
-    made += [np.zeros(int(np.prod(shape)), dtype.numpy) for shape, dtype in blueprint.outputs]
+    made += [np.zeros(int(product(shape)), dtype.numpy) for shape, dtype in blueprint.outputs]
     made += numbers  # type: ignore[arg-type]
     made += [np.full(int(t.nbytes), 0xA5, np.uint8) for t in blueprint.temporaries]
     made += [np.zeros(8, np.int64) for _ in blueprint.faults]

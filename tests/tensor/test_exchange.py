@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import sys
 
 import numpy as np
 import pytest
 
 import lamella as lm
+from lamella.errors import OptionError
 from lamella.tensor import dlpack
 
 DTYPES = [d.name for d in lm.dtypes.ALL]
@@ -45,30 +47,98 @@ def test_dlpack_with_numpy_both_ways() -> None:
     assert lm.from_dlpack(b, copy=True).numpy().ctypes.data != b.ctypes.data
 
 
+def holders(x: lm.Tensor) -> int:
+    """How many references there are to the memory of a tensor."""
+    return sys.getrefcount(x.node.value)
+
+
 def test_dlpack_lends_and_gets_back() -> None:
-    before = len(dlpack._lent)
-    x = lm.ones(3) * 2
+    x = lm.asarray([2.0, 2.0, 2.0])
+    before = holders(x)
     capsule = x.__dlpack__()
-    assert len(dlpack._lent) == before + 1
+    assert holders(x) == before + 1
     del capsule
-    assert len(dlpack._lent) == before
-    for version in (None, (1, 0)):
+    assert holders(x) == before
+    for version in (None, (0, 5), (1, 0), (2, 3)):
         y = lm.asarray(dlpack.wrap(dlpack.node_from_dlpack(x.__dlpack__(max_version=version))))
-        assert len(dlpack._lent) == before + 1
+        assert holders(x) == before + 1
         del y
         gc.collect()
-        assert len(dlpack._lent) == before
+        assert holders(x) == before
+
+
+class Refusing:
+    """A consumer that drops a capsule because of an exception."""
+
+    def take(self, capsule: object) -> None:
+        raise KeyError("refused")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_a_consumer_raises_arrives(dtype: str) -> None:
+    x = lm.asarray([[0, 1, 0], [1, 0, 1]], dtype=dtype)
+    x.numpy()  # computed
+    before = holders(x)
+    if dtype == "bfloat16":  # NumPy has no such type, and drops the capsule with the error set
+        with pytest.raises((BufferError, RuntimeError), match=r"[Uu]nsupported dtype"):
+            np.from_dlpack(x)
+    else:
+        assert np.from_dlpack(x).dtype == dtype
+    with pytest.raises(KeyError, match="refused"):
+        Refusing().take(x.__dlpack__())
+    gc.collect()
+    assert holders(x) == before
+
+
+def test_dlpack_of_bfloat16_says_so() -> None:
+    x = lm.asarray([1.5, -2.0], dtype="bfloat16")
+    for version in (None, (1, 0)):
+        managed = dlpack._managed(x.__dlpack__(max_version=version))[1]
+        assert (managed.tensor.code, managed.tensor.bits, managed.tensor.lanes) == (4, 16, 1)
+    assert lm.from_dlpack(x).tolist() == [1.5, -2.0]
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0, 2), ()])
+def test_dlpack_of_few_elements(shape: tuple[int, ...]) -> None:
+    for dtype in (*DTYPES, "complex64", "complex128"):
+        x = lm.zeros(shape, dtype=dtype)
+        y = lm.from_dlpack(x)
+        assert y.shape == shape and y.dtype is x.dtype
+        assert lm.from_dlpack(x, copy=True).tolist() == x.tolist()
 
 
 def test_dlpack_refuses_devices_and_used_capsules() -> None:
     x = lm.ones(3)
     assert x.__dlpack_device__() == (1, 0)
-    with pytest.raises(ValueError, match=r"\[dlpack\]"):
-        x.__dlpack__(dl_device=(2, 0))
+    for error in (ValueError, BufferError):
+        with pytest.raises(error, match=r"\[dlpack\]"):
+            x.__dlpack__(dl_device=(2, 0))
+    with pytest.raises(BufferError, match=r"\[dlpack\] stream=1"):
+        x.__dlpack__(stream=1)
+    with pytest.raises(OptionError, match=r"\[from_dlpack\] there is no device 'cuda'"):
+        lm.from_dlpack(np.zeros(2), device="cuda")
+    assert lm.from_dlpack(np.zeros(2), device="cpu").shape == (2,)
     capsule = x.__dlpack__()
     lm.from_dlpack(capsule)
-    with pytest.raises(ValueError, match=r"\[dlpack\].*taken"):
+    with pytest.raises(BufferError, match=r"\[dlpack\].*taken"):
         lm.from_dlpack(capsule)
+
+
+def test_without_a_copy_only_what_can_be_shared() -> None:
+    array = np.arange(12.0).reshape(3, 4)
+    for source in (array, lm.asarray(array), np.zeros((0, 2))):
+        assert lm.from_dlpack(source, copy=False).shape == source.shape
+        assert lm.asarray(source, copy=False).shape == source.shape
+    assert lm.from_dlpack(array, copy=False).numpy().ctypes.data == array.ctypes.data
+    assert lm.asarray(array, copy=False).numpy().ctypes.data == array.ctypes.data
+    with pytest.raises(BufferError, match=r"\[dlpack\] shape \(3, 2\) .* can only be copied"):
+        lm.from_dlpack(array[:, ::2], copy=False)
+    for source in (array[:, ::2], [1.0, 2.0], 1.0, np.float32(1.0), array.astype(">f8")):
+        with pytest.raises(ValueError, match=r"\[asarray\] copy=False"):
+            lm.asarray(source, copy=False)
+    for source in (array, lm.asarray(array)):
+        with pytest.raises(BufferError, match=r"\[asarray\] copy=False"):
+            lm.asarray(source, dtype="float32", copy=False)
 
 
 def test_numpy_protocol() -> None:

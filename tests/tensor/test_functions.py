@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lamella as lm
+from lamella.errors import OptionError
 
 RNG = np.random.default_rng(7)
 X = RNG.normal(size=(3, 4))
@@ -329,3 +330,73 @@ def test_casts() -> None:
     )
     assert lm.bitcast(lm.tensor([1.0]), "uint32").item() == 0x3F800000
     assert x.to("cpu", lm.float16).dtype == lm.float16
+
+
+def test_the_least_integers() -> None:
+    """They have no absolute value of their type."""
+    for dtype in (np.int8, np.int64):
+        values = np.array([np.iinfo(dtype).min, np.iinfo(dtype).max, 1, -1, 6, -5], dtype)
+        a, b = (each.ravel().copy() for each in np.meshgrid(values, values))
+        for name in ("gcd", "lcm", "fmod", "remainder", "floor_divide"):
+            with np.errstate(all="ignore"):
+                close(getattr(lm, name)(lm.asarray(a), lm.asarray(b)), getattr(np, name)(a, b))
+
+
+def test_fmod_keeps_the_dividends_sign() -> None:
+    values = np.array([-0.0, 0.0, 1.5, -1.5, 7.0, -7.0, np.inf, -np.inf])
+    a, b = (each.ravel().copy() for each in np.meshgrid(values, values))
+    with np.errstate(all="ignore"):
+        want = np.fmod(a, b)
+    found = lm.fmod(lm.asarray(a), lm.asarray(b)).numpy()
+    close(lm.asarray(found), want)
+    np.testing.assert_array_equal(np.signbit(found[want == 0]), np.signbit(want[want == 0]))
+    assert lm.grad(lambda x: lm.fmod(x, 3.0))(lm.asarray(0.0)).item() == 1
+
+
+def test_frexp_keeps_the_element_type() -> None:
+    assert lm.frexp(lm.asarray([3.0], dtype=lm.float16))[0].dtype == lm.float16
+
+
+def test_slope_of_clip_at_its_limits() -> None:
+    slope = lm.grad(lambda x: lm.sum(lm.clip(x, 0.0, 1.0)))
+    assert slope(lm.asarray([-1.0, 0.0, 0.5, 1.0, 2.0])).tolist() == [0, 1, 1, 1, 0]
+    assert np.isnan(lm.clip(lm.asarray([1.0, np.nan]), np.nan, 2.0).numpy()).all()
+
+
+def test_pytorchs_options() -> None:
+    x, y = lm.asarray([[7, -7], [4, 0]]), lm.asarray([[2, 2], [-3, 0]])
+    assert lm.add(x, y, alpha=2).tolist() == [[11, -3], [-2, 0]]
+    assert x.float().sub_(y, alpha=0.5).tolist() == [[6, -8], [5.5, 0]]
+    assert x.div(y, rounding_mode="trunc").tolist() == [[3, -3], [-1, 0]]
+    assert x.div(y, rounding_mode="floor").tolist() == [[3, -4], [-2, 0]]
+    assert x.float().div(2, rounding_mode="trunc").tolist() == [[3, -3], [2, 0]]
+    with pytest.raises(OptionError, match="did you mean 'floor'"):
+        x.div(y, rounding_mode="flor")
+    assert x.flip(0, 1).tolist() == [[0, 4], [-7, 7]]
+    assert x.roll(shifts=(1, 1), dims=(0, 1)).tolist() == [[0, 4], [-7, 7]]
+    assert x.tril(diagonal=-1).tolist() == [[0, 0], [4, 0]]
+    assert x.float().norm(p=1, dim=1).tolist() == [14, 4]
+    assert x.float().softmax(dim=0, dtype=lm.float64).dtype == lm.float64
+    assert x.topk(1, sorted=True).values.tolist() == [[7], [4]]
+    assert x.nonzero(as_tuple=False).tolist() == [[0, 0], [0, 1], [1, 0]]
+    index = lm.asarray([[1], [0]])
+    assert x.scatter(1, index, value=9).tolist() == [[7, 9], [9, 0]]
+    assert x.scatter(1, index, y, reduce="add").tolist() == [[7, -5], [1, 0]]
+    with pytest.raises(OptionError, match="src or value"):
+        x.scatter(1, index)
+
+
+def test_indices_along_an_axis_that_are_fewer_than_the_elements() -> None:
+    """As PyTorch takes them; its results are written out."""
+    x = lm.arange(12).reshape(3, 4)
+    source = lm.arange(20).reshape(4, 5) + 100
+    index = lm.asarray([[0, 1], [2, 3]])
+    assert x.gather(1, index).tolist() == [[0, 1], [6, 7]]
+    assert x.gather(1, lm.asarray([[1, 2]])).tolist() == [[1, 2]]
+    assert x.scatter(1, index, source).tolist() == [
+        [100, 101, 2, 3], [4, 5, 105, 106], [8, 9, 10, 11],
+    ]  # fmt: skip
+    assert x.scatter(0, index % 3, 7).tolist() == [[7, 7, 2, 3], [4, 7, 6, 7], [7, 9, 10, 11]]
+    assert x.scatter_add(1, index % 2, source).tolist() == [
+        [100, 102, 2, 3], [109, 111, 6, 7], [8, 9, 10, 11],
+    ]  # fmt: skip

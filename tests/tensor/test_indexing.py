@@ -10,6 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import lamella as lm
+from lamella.errors import DTypeError
 
 Subscript = tuple[Any, ...]
 
@@ -214,6 +215,10 @@ def test_gradient_of_reading_is_counting(data: st.DataObject) -> None:
         (np.array([0], np.uint8),),
         (slice(None), None, [1, 0], 2),
         (0, [1, 1], slice(None, None, -1)),
+        # an ellipsis stands between index arrays and integers even where it covers no axis
+        (slice(None), [0], ..., [2, 0, 1]),
+        (slice(None), -1, ..., [[1], [0]]),
+        ([0, 1], ..., np.array([True, False, False]), slice(None)),
     ],
 )
 def test_corner_cases(subscript: Subscript) -> None:
@@ -290,3 +295,57 @@ def test_a_tensor_of_indices_out_of_range_raises_when_computed() -> None:
     found = x[lm.tensor([0, 5])]
     with pytest.raises(IndexError):
         found.numpy()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32"])
+@pytest.mark.parametrize(
+    "subscript", [[0, 0, 2], ([0, 1, 0, 0], [1, 1, 1, -1]), (slice(None), [1, 1]), 1, (..., 0)]
+)
+def test_each_repeated_index_counts(subscript: Any, dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    place = tuple(map(np.asarray, subscript)) if isinstance(subscript, tuple) and isinstance(
+        subscript[0], list) else subscript  # fmt: skip
+    x = rng.integers(1, 5, (3, 4)).astype(dtype)
+    value = rng.integers(1, 4, x[place].shape).astype(dtype)
+    at = lm.asarray(x).at[subscript]
+    for name, ufunc in (
+        ("add", np.add), ("subtract", np.subtract), ("multiply", np.multiply),
+        ("mul", np.multiply), ("max", np.maximum), ("min", np.minimum),
+    ):  # fmt: skip
+        want = x.copy()
+        ufunc.at(want, place, value)
+        np.testing.assert_array_equal(getattr(at, name)(lm.asarray(value)).numpy(), want, name)
+    product = np.ones_like(x)
+    np.multiply.at(product, place, value)
+    found = at.divide(lm.asarray(value)).numpy()
+    np.testing.assert_allclose(found, x / product, rtol=2e-3 if dtype == "float16" else 1e-6)
+    want = x.astype(np.float64) ** product
+    if dtype == "float64":
+        np.testing.assert_allclose(at.power(lm.asarray(value)).numpy(), want, rtol=1e-12)
+
+
+def test_derivatives_of_repeated_factors() -> None:
+    i, weight = [0, 2, 0, 1, 1], np.array([1.0, 2.0, 3.0])
+    for x, u in (
+        ([1.5, 2.0, 3.0], [2.0, 3.0, 4.0, 5.0, 6.0]),
+        ([0.0, 2.0, 3.0], [2.0, 3.0, 4.0, 0.0, 6.0]),
+        ([0.0, 2.0, 3.0], [2.0, 0.0, 0.0, 0.0, 0.0]),
+    ):
+        factors = [[(x[p], ("x", p))] for p in range(3)]
+        for k, p in enumerate(i):
+            factors[p].append((u[k], ("u", k)))
+        want = {
+            which: weight[p] * np.prod([other for other, who in factors[p] if who != which])
+            for p in range(3) for _, which in factors[p]
+        }  # fmt: skip
+        of_x, of_u = lm.grad(
+            lambda x, u: (x.at[i].multiply(u) * lm.asarray(weight)).sum(), argnums=(0, 1)
+        )(lm.asarray(np.array(x)), lm.asarray(np.array(u)))
+        assert of_x.tolist() == [want["x", p] for p in range(3)]
+        assert of_u.tolist() == [want["u", k] for k in range(5)]
+
+
+def test_products_of_complex_numbers_at_indices_are_refused() -> None:
+    z = lm.asarray([1j, 2.0])
+    with pytest.raises(DTypeError, match=r"\[scatter\] products of complex64"):
+        z.at[[0, 0]].multiply(2.0)

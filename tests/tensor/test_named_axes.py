@@ -13,16 +13,14 @@ import lamella as lm
 from lamella import nn
 from lamella.config import config
 from lamella.errors import DTypeError, OptionError, ShapeError
-from lamella.graph import names as naming
 
 F = nn.functional
 
 
 @pytest.fixture(autouse=True)
-def _unnamed_again() -> Iterator[None]:
+def _compiled() -> Iterator[None]:
     with config(backend="llvm"):
         yield
-    naming.state.active = False
 
 
 def draw(*shape: int) -> np.ndarray:

@@ -49,6 +49,9 @@ TABLE: list[Call] = [
     call("percentile", M, [10, 50], axis=1), call("nanpercentile", N, 30, axis=0),
     call("median", T, axis=(1, 2)), call("median", I), call("nanmedian", N, axis=1),
     call("median", N, axis=0, keepdims=True),
+    *(call(f, [-np.inf, *more]) for f in ("median", "nanmedian") for more in (
+        [-np.inf], [1.0], [np.inf], [np.inf, -np.inf, -np.inf], [np.inf, 1.0, np.inf],
+    )),
     *(call(f, N, axis=a) for a in (None, 0, 1) for f in (
         "nansum", "nanprod", "nanmean", "nanvar", "nanstd", "nanmax", "nanmin", "nancumsum",
         "nancumprod",
@@ -105,6 +108,7 @@ TABLE: list[Call] = [
     call("gradient", T), call("gradient", T, 2.0, axis=(0, 2)), call("gradient", M, axis=0),
     call("gradient", V, edge_order=2), call("gradient", V, np.cumsum(W), edge_order=2),
     call("gradient", T, 0.5, W[:4].cumsum(), 2.0), call("gradient", Z), call("gradient", V[:2]),
+    call("gradient", N), call("gradient", N[0], 0.3),
     *(call("rot90", T, k, axes=a) for k in (-1, 0, 1, 2, 3) for a in ((0, 1), (2, 0))),
     call("append", M, [1.0, 2.0]), call("append", M, M[:2], axis=0),
     call("atleast_1d", 1.0, V), call("atleast_2d", V, T), call("atleast_3d", 2.0, V, M),
@@ -148,6 +152,9 @@ TABLE: list[Call] = [
     call("shape", T), call("size", T, 1), call("size", M), call("iscomplexobj", Z),
     call("isrealobj", M), call("diag_indices_from", M[:, :4]), call("ix_", [0, 2], [1, 3]),
     call("ix_", [True, False, True], [1]), call("vdot", Z, Z[::-1]), call("vdot", M, M),
+    *(call("round", x, k) for x in (I * 7, (I * 31) // 2, J * 50 + 25, np.arange(-50, 50, 5),
+                                    np.arange(0, 250, 5, np.uint8)) for k in (-1, -2, -3, 1)),
+    call("round", np.array([2**62, -(2**62), 5 * 10**17]), -18),
     call("matvec", T, V[:5]), call("matvec", T, T[:, 0]), call("vecmat", Z[:4], M * 1j),
     call("vecmat", T[:, :, 0], T), call("fabs", V), call("rint", V * 3),
     call("lexsort", (I[0], I[1] // 4)), call("lexsort", (I, I // 4), axis=0),

@@ -4,6 +4,8 @@ test.
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import math
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 import scipy.stats
 
 import lamella as lm
+from lamella.errors import OptionError
 
 N = 20_000
 
@@ -81,6 +84,14 @@ def test_orders_and_choices() -> None:
     assert abs((weighted == 20).mean() - 0.75) < 0.015
     assert set(lm.random.choice(3, (99,), key=key()).tolist()) == {0, 1, 2}
     assert sorted(lm.random.shuffle([3, 1, 2], key=key()).tolist()) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("seed", [2**64, -(2**63) - 1, 2**80])
+def test_a_seed_beyond_64_bits_is_not_that_of_its_last_bits(seed: int) -> None:
+    with pytest.raises(OptionError, match="64 bits"):
+        lm.random.key(seed)
+    with pytest.raises(OptionError, match="64 bits"):
+        lm.manual_seed(seed)
 
 
 def test_the_seed_decides_everything() -> None:
@@ -154,8 +165,73 @@ def test_tensors_fill_themselves() -> None:
         lambda: lm.random.randint(0, 2**33),
         lambda: lm.random.choice(3, (4,), replace=False),
         lambda: lm.random.uniform((2,), keey=None),
+        lambda: lm.random.randint((4, 9), 1, 20),
+        lambda: lm.random.randint(1.5, 20),
+        lambda: lm.random.randint(None),
+        lambda: lm.random.split(lm.random.key(0), 1.5),
+        lambda: lm.random.split(lm.random.key(0), -1),
+        lambda: lm.random.multinomial(1.5, [1.0]),
+        lambda: lm.random.sphere(0),
     ],
 )
 def test_wrong_uses(act: Any) -> None:
     with pytest.raises((ValueError, TypeError), match=r"^\["):
         act()
+
+
+WRONG: tuple[Any, ...] = (
+    (4, 9), "zz", b"zz", 1.5, None, [1, "x"], -1, {}, object(), math.nan, 3 + 2j, 2**70, range(3),
+    [[1, 2], [3]], np.array(["q"]), lm.asarray([1, 2]), lm.asarray(2.5),
+)  # fmt: skip
+SOUND: dict[str, Any] = {
+    "low": 1, "high": 5, "n": 3, "p": 0.5, "lam": 1.0, "a": 3, "logits": [0.0, 1.0], "shape": (2,),
+    "x": 4, "df": 3.0, "alpha": [1.0, 2.0], "mean": [0.0], "cov": [[1.0]], "d": 2, "seed": 1,
+    "num": 2, "data": 1, "b": 2.0,
+}  # fmt: skip
+DRAWS = [
+    name for name, function in vars(lm.random).items()
+    if callable(function) and name[0].islower() and name not in ("manual_seed", "generator")
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_wrong_arguments_are_named(name: str) -> None:
+    """A wrong argument, or right ones in a wrong order, is refused in the usual form or has a
+    meaning; none raises what Python or NumPy does.
+    """
+    function = getattr(lm.random, name)
+    options = inspect.signature(function).parameters
+    given = {option: SOUND.get(option, p.default) for option, p in options.items()}
+    if name in ("split", "fold_in"):
+        given["key"] = lm.random.key(0)
+    if name in ("choice", "multinomial"):
+        given["p"] = [0.2, 0.3, 0.5]
+    for option in options:
+        for value in WRONG:
+            with contextlib.suppress(lm.errors.LamellaError):
+                function(**(given | {option: value}))
+
+
+def test_whole_numbers_of_numpy_are_whole_numbers() -> None:
+    three = np.int64(3)
+    assert lm.random.randint(np.int8(0), three, (2,)).shape == (2,)
+    assert lm.random.randint(0, np.array(3), (2,)).shape == (2,)
+    assert lm.random.randint(three, (5, 1)).shape == (5, 1)
+    assert lm.random.permutation(three).shape == (3,)
+    assert lm.random.choice(three, (2,), replace=False).shape == (2,)
+    assert lm.random.multinomial(three, [0.0, 1.0]).tolist() == [0, 3]
+    assert lm.random.sphere(three, (2,)).shape == (2, 3)
+
+
+@pytest.mark.parametrize("p", [[math.nan, 0.5], [-1.0, 2.0], [0.0, 0.0], [math.inf, 1.0]])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_slices_chosen_with_probabilities_that_are_none(p: list[float], compiled: bool) -> None:
+    """They raise; memory beyond the slices is not read."""
+
+    def act(p: Any) -> Any:
+        return lm.random.choice(lm.arange(2) * 10, (3,), p=p)
+
+    for backend in ("interpret", "llvm"):
+        with lm.config(backend=backend), pytest.raises(IndexError, match=r"\[gather\] .*index"):
+            (lm.jit(act) if compiled else act)(lm.asarray(p)).numpy()
+    assert set(act(lm.asarray([0.0, 1.0])).tolist()) == {10}

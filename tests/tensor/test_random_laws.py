@@ -147,7 +147,7 @@ def test_choice_without_replacement_by_probability() -> None:
     ])  # fmt: skip
     assert (drawn[:, 0] != drawn[:, 1]).all()
     assert st.chisquare(np.bincount(drawn[:, 0]), 1000 * np.array(p)).pvalue > 1e-3
-    assert R.choice(3, (2,), replace=False, p=[0, 1, 1], key=key()).numpy().min() == 1
+    assert R.choice(3, (2,), replace=False, p=[0, 0.5, 0.5], key=key()).numpy().min() == 1
 
 
 def test_split_keys_are_independent() -> None:
@@ -216,10 +216,53 @@ def test_shapes_and_empty_draws() -> None:
     assert R.gamma(2.0, (3,), dtype="bfloat16", key=key()).dtype == lm.bfloat16
 
 
-def test_bad_values_in_tensors_are_marked() -> None:
-    assert np.isnan(R.gamma([-1.0, 1.0], key=key()).numpy()).tolist() == [True, False]
-    assert R.poisson([-1.0, np.nan, 0.0], key=key()).tolist() == [-1, -1, 0]
-    assert R.binomial([-1, 2, 2], [0.5, 1.5, 1.0], key=key()).tolist() == [-1, -1, 2]
+NAN = float("nan")
+MARKED: list[Any] = [
+    lambda b: R.gamma(b, (2,)), lambda b: R.gamma(1.0, (2,), b), lambda b: R.beta(1.0, b, (2,)),
+    lambda b: R.chisquare(b, (2,)), lambda b: R.student_t(b, (2,)), lambda b: R.dirichlet([b, b]),
+    lambda b: R.weibull((2,), b), lambda b: R.weibull((2,), 1.0, b), lambda b: R.pareto((2,), b),
+    lambda b: R.exponential((2,), b), lambda b: R.normal((2,), 0.0, b),
+    lambda b: R.lognormal((2,), 0.0, b), lambda b: R.uniform((2,), 1.0, b),
+    lambda b: R.truncated_normal((2,), 1.0, b), lambda b: R.truncated_normal((2,), std=b),
+    lambda b: R.laplace((2,), 0.0, b), lambda b: R.logistic((2,), 0.0, b),
+    lambda b: R.cauchy((2,), 0.0, b), lambda b: R.rayleigh((2,), b),
+    lambda b: R.poisson(b, (2,)), lambda b: R.binomial(b, 0.5, (2,)),
+    lambda b: R.binomial(9, b, (2,)), lambda b: R.geometric(b, (2,)),
+    lambda b: R.multinomial(3, lm.stack([b, b]) if isinstance(b, lm.Tensor) else [b, b]),
+    lambda b: R.choice(2, (2,), p=lm.stack([b, 1 - b]) if isinstance(b, lm.Tensor) else [b, 1 - b]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", [-1.0, NAN])
+@pytest.mark.parametrize("draw", MARKED)
+def test_values_outside_the_domain(draw: Any, bad: float) -> None:
+    """Known ones are refused, those of tensors marked."""
+    with pytest.raises(ValueError, match=r"^\["):
+        draw(bad)
+    found = draw(lm.tensor(bad)).numpy()
+    assert (np.isnan(found) if found.dtype.kind == "f" else found == -1).all()
+
+
+def test_single_bad_elements_are_marked() -> None:
+    assert np.isnan(R.gamma(lm.tensor([-1.0, 1.0]), key=key()).numpy()).tolist() == [True, False]
+    assert R.poisson(lm.tensor([-1.0, NAN, 0.0, 1e30]), key=key()).tolist() == [-1, -1, 0, -1]
+    binomial = R.binomial(lm.tensor([-1, 2, 2, 2.5]), lm.tensor([0.5, 1.5, 1.0, 1.0]), key=key())
+    assert binomial.tolist() == [-1, -1, 2, -1]
+    assert np.isnan(R.weibull((2,), lm.tensor([0.0, 1.0])).numpy()).tolist() == [True, False]
+    assert R.geometric(lm.tensor([0.0, 1.0])).tolist() == [-1, 1]
+    p = lm.tensor([[1.0, NAN], [-1.0, 1.0], [0.0, 0.0], [np.inf, 1.0], [0.0, 2.0]])
+    assert R.multinomial(3, p, key=key()).tolist() == [[-1, -1]] * 4 + [[0, 3]]
+    logits = [[NAN, 0.0], [np.inf, 0.0], [-np.inf, -np.inf], [0.0, -np.inf]]
+    assert R.categorical(lm.tensor(logits), key=key()).tolist() == [-1, -1, -1, 0]
+    assert R.bernoulli(lm.tensor([NAN, -1.0, 2.0])).tolist() == [False, False, True]
+
+
+def test_choice_by_a_tensor_of_probabilities() -> None:
+    found = R.choice(3, (N,), p=lm.tensor([0.0, 1.0, 3.0]), key=key()).numpy()
+    assert set(found) == {1, 2} and abs((found == 2).mean() - 0.75) < 0.02
+    with pytest.raises(IndexError, match="outside an axis"):
+        R.choice(lm.arange(3), (2,), p=lm.tensor([0.5, NAN, 0.5])).numpy()
+    assert R.choice(0, (0,)).shape == R.choice(lm.zeros((0,)), (0,)).shape == (0,)
 
 
 @pytest.mark.parametrize(
@@ -233,6 +276,16 @@ def test_bad_values_in_tensors_are_marked() -> None:
         lambda: R.multinomial(-1, [1.0]),
         lambda: R.multinomial(2, 1.0),
         lambda: R.choice(3, (2,), p=[0.5, 0.5]),
+        lambda: R.choice(2, (2,), p=[0.5, 0.6]),
+        lambda: R.choice(2, (2,), p=np.array([1.5, -0.5])),
+        lambda: R.choice(2, (2,), p=[1.0, 0.0], replace=False),
+        lambda: R.choice(0, (2,)),
+        lambda: R.weibull((2,), 0.0),
+        lambda: R.uniform((2,), 0.0, np.inf),
+        lambda: R.uniform((2,), [0.0, 2.0], [1.0, 1.0]),
+        lambda: R.poisson(1e30),
+        lambda: R.binomial(2.5, 0.5),
+        lambda: R.multinomial(2, [0.0, 0.0]),
         lambda: R.laplace((2,), scale=-1.0),
         lambda: R.truncated_normal((2,), 2.0, 1.0),
         lambda: R.beta(1.0, 2.0, shap=(2,)),

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lamella as lm
+from lamella.errors import OptionError
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(2, 3, 4))
@@ -91,7 +92,9 @@ MOVES: list[tuple[Callable[[Any], Any], Callable[[np.ndarray], Any]]] = [
     (lambda t: lm.argsort(t, 2), lambda x: np.argsort(x, 2)),
     (lambda t: lm.topk(t, 2).values, lambda x: -np.sort(-x, -1)[..., :2]),
     (lambda t: lm.topk(t, 2, axis=1, largest=False).indices, lambda x: np.argsort(x, 1)[:, :2]),
-    (lambda t: lm.trace(t), lambda x: np.trace(x, axis1=1, axis2=2)),
+    (lambda t: lm.trace(t), lambda x: np.trace(x)),
+    (lambda t: lm.trace(t, 1, -1, 1), lambda x: np.trace(x, 1, -1, 1)),
+    (lambda t: lm.linalg.trace(t), lambda x: np.linalg.trace(x)),
     (lambda t: t.masked_fill(t > 0, -1.0), lambda x: np.where(x > 0, -1.0, x)),
     (lambda t: lm.fliplr(lm.flipud(t)), lambda x: np.fliplr(np.flipud(x))),
 ]
@@ -308,6 +311,22 @@ EINSUMS = [
 def test_einsum(equation: str, shapes: list[tuple[int, ...]]) -> None:
     arrays = [RNG.normal(size=shape) for shape in shapes]
     close(lm.einsum(equation, *map(lm.asarray, arrays)), np.einsum(equation, *arrays))
+
+
+@pytest.mark.parametrize("wanted", [None, [2, 0], []])
+def test_einsum_by_lists_of_numbers(wanted: list[int] | None) -> None:
+    a, b = RNG.normal(size=(2, 3)), RNG.normal(size=(3, 4))
+    more = () if wanted is None else (wanted,)
+    want = np.einsum(a, [0, 1], b, [1, 2], *more)
+    for _ in range(3):  # recorded as written, studied, and from a template
+        close(lm.einsum(lm.asarray(a), [0, 1], lm.asarray(b), [1, 2], *more), want)
+    close(lm.einsum(b, [..., 30], [...]), b.sum(1))
+
+
+@pytest.mark.parametrize("axes", [["a"], [52], [-1], 3, None])
+def test_einsum_by_lists_of_something_else(axes: Any) -> None:
+    with pytest.raises(OptionError, match="einsum"):
+        lm.einsum(lm.ones(2), axes)
 
 
 @pytest.mark.parametrize("order", [None, 0, 1, 2, 3, np.inf, -np.inf, "fro"])

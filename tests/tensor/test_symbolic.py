@@ -34,6 +34,7 @@ CASES: list[tuple[str, Callable[[Any], Any], Callable[[np.ndarray], Any]]] = [
     ("set the last", lambda t: t.at[-1].add(1.0), lambda x: np.concatenate([x[:-1], x[-1:] + 1])),
     ("mask", lambda t: t.at[t > 0].set(0.0), lambda x: np.where(x > 0, 0, x)),
     ("mean", lambda t: t.mean(0), lambda x: x.mean(0)),
+    ("average", lambda t: lm.average(t, 0, returned=True)[1], lambda x: np.full(3, len(x))),
     ("mean of all", lambda t: t.mean(), lambda x: x.mean()),
     ("variance", lambda t: t.var(0, correction=1), lambda x: x.var(0, ddof=1)),
     (

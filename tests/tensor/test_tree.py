@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections import OrderedDict, namedtuple
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 import lamella as lm
 from lamella import tree
+from lamella.errors import OptionError, ShapeError
 
 Point = namedtuple("Point", "x y")
 
@@ -104,3 +106,45 @@ def test_is_leaf_stops() -> None:
 def test_mismatches_say_where(act: Any, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         act()
+
+
+def nested(depth: int) -> Any:
+    found: Any = 1.0
+    for _ in range(depth):
+        found = [found]
+    return found
+
+
+def held_by_itself() -> list[Any]:
+    found: list[Any] = []
+    found.append(found)
+    return found
+
+
+@pytest.mark.parametrize("deep", [nested(10_000), held_by_itself()], ids=["deep", "cycle"])
+def test_containers_nested_too_deeply_are_named(deep: Any) -> None:
+    for act in (tree.flatten, tree.leaves, tree.structure, tree.paths, lm.jit(lambda v: v)):
+        with pytest.raises(OptionError, match=r"\[tree\] containers nested too deeply"):
+            act(deep)
+    with pytest.raises(OptionError, match="recursion limit"):
+        tree.map(lambda a, b: a, [1], deep)
+    for make in (lm.asarray, lm.tensor, lambda v: lm.ones(2) + v, lambda v: lm.asarray([1, v])):
+        with pytest.raises(ShapeError, match=r"\[tensor\] sequences nested more than 64 deep"):
+            make(deep)
+
+
+def test_what_can_be_flattened_can_be_compared_and_shown() -> None:
+    """At every depth that the stack allows, or the error says so."""
+    for depth in range(40, 2000, 40):
+        one, other = nested(depth), nested(depth - 1)
+        try:
+            found, form = tree.flatten(one)
+        except OptionError:
+            break
+        assert tree.leaves(tree.unflatten(form, found)) == [1.0]
+        assert repr(form).startswith("list([0]: list(")
+        for second in (one, other):
+            with contextlib.suppress(OptionError):
+                tree.map(lambda a, b: a, one, second)
+    else:
+        pytest.fail("no depth was too much")

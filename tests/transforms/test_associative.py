@@ -23,7 +23,7 @@ def test_products_of_matrices(count: int, reverse: bool) -> None:
     wanted = np.zeros_like(x)
     total = np.eye(2)
     for i in reversed(range(count)) if reverse else range(count):
-        total = x[i] @ total if reverse else total @ x[i]
+        total = total @ x[i]
         wanted[i] = total
     np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-9, atol=1e-12)
 

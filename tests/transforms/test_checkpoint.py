@@ -14,6 +14,7 @@ from lamella.compiler.memory import assign
 from lamella.compiler.pipeline import compile_graph
 from lamella.errors import OptionError
 from lamella.ir.node import topological
+from tests.support.units import AVX2
 
 Function = Callable[..., Any]
 WIDE, DEEP = 64, 6
@@ -43,7 +44,7 @@ def arena(f: Function, *args: Any) -> int:
     order = topological(outputs)
     inputs = [n for n in order if n.op.name == "placeholder" or n.op.name == "data"]
     scalars = [n for n in order if n.op.name == "scalar"]
-    program = compile_graph(outputs, inputs, scalars, 32)
+    program = compile_graph(outputs, inputs, scalars, AVX2)
     return assign(program.temporaries, [int(t.nbytes) for t in program.temporaries])[1]
 
 

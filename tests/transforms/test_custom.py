@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import lamella as lm
-from lamella.errors import GradientError, MissingRuleError, OptionError, ShapeError
+from lamella.errors import DTypeError, GradientError, MissingRuleError, OptionError, ShapeError
 
 X = lm.asarray(np.random.default_rng(0).normal(size=(4,)))
 Y = lm.asarray(np.random.default_rng(1).normal(size=(4,)))
@@ -170,3 +170,32 @@ def test_errors() -> None:
         lm.vmap(lm.custom_batch(lambda x: x))(X)
     with pytest.raises(OptionError, match="cannot be called"):
         lm.custom_vjp(3)
+
+
+def test_batching_rules_that_return_something_else() -> None:
+    for rule, kind in (
+        (lambda n, b, x: x, OptionError),
+        (lambda n, b, x: ((x, x), True), OptionError),
+        (lambda n, b, x: (x.sum(), True), ShapeError),
+        (lambda n, b, x: (lm.stack([x, x]), True), ShapeError),
+        (lambda n, b, x: (x, False), ShapeError),
+        (lambda n, b, x: (x > 0, True), DTypeError),
+    ):
+        f = lm.custom_batch(lambda x: x * 2)
+        f.def_vmap(rule)
+        with pytest.raises(kind, match="custom_batch"):
+            lm.vmap(f)(lm.arange(3.0))
+
+
+def test_a_forward_rule_returns_what_the_function_does() -> None:
+    x = lm.asarray([1.0, 2.0, 3.0])
+    for forward, kind in (
+        (lambda x: (x.sum(), None), ShapeError),
+        (lambda x: ((x, x), None), OptionError),
+        (lambda x: (x > 0, None), DTypeError),
+    ):
+        f = lm.custom_vjp(lambda x: x * 2)
+        f.defvjp(forward, lambda kept, g: (g,))
+        assert f(x).tolist() == [2, 4, 6]
+        with pytest.raises(kind, match="forward returned"):
+            lm.grad(lambda x, f=f: f(x).sum())(x)

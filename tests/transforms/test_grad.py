@@ -266,3 +266,11 @@ def test_results_keep_the_history_of_leaves_outside():
     model = nn.Linear(2, 1)
     (_, same), _ = lm.value_and_grad(lambda x: ((x * x).sum(), model), has_aux=True)(w)
     assert same is model
+
+
+def test_real_functions_take_real_cotangents_and_tangents() -> None:
+    _, pull = lm.vjp(lm.sin, lm.ones(2))
+    with pytest.raises(DTypeError, match=r"\[vjp\] a cotangent of complex64"):
+        pull(lm.ones(2) * 1j)
+    with pytest.raises(DTypeError, match=r"\[jvp\] a tangent of complex64"):
+        lm.jvp(lm.sin, (lm.ones(2),), (lm.ones(2) * 1j,))

@@ -7,6 +7,7 @@ import gc
 import pickle
 import threading
 import weakref
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 import lamella as lm
 from lamella import nn
 from lamella.config import config
-from lamella.errors import LamellaIndexError, OptionError, TraceError
+from lamella.errors import LamellaIndexError, OptionError, ShapeError, TraceError
 
 RNG = np.random.default_rng(7)
 
@@ -356,6 +357,39 @@ def test_dynamic_errors() -> None:
         lm.jit(lambda x: x, dynamic={"x": {3: "n"}})(draw(2))
 
 
+TAKEN: dict[str, tuple[Callable[[Any], Any], int]] = {  # and the least size
+    "index": (lambda x: x[5], 6),
+    "from behind": (lambda x: x[-5], 5),
+    "slice": (lambda x: x[2:5], 5),
+    "strided": (lambda x: x[1:6:2], 6),
+    "the last": (lambda x: x[-4:], 4),
+    "rest": (lambda x: x[3:], 3),
+    "all but the last": (lambda x: x[:-3], 3),
+    "written": (lambda x: x.at[2:5].add(7.0), 5),
+    "gathered": (lambda x: x[lm.asarray([0, 0])], 1),
+    "scattered": (lambda x: x.at[lm.asarray([0, 0])].add(1.0), 1),
+    "of a sum": (lambda x: lm.concat([x, x])[5], 3),
+    "gradient": (lambda x: lm.grad(lambda y: (y[2:5] ** 2).sum())(x), 5),
+    "in a loop": (lambda x: lm.scan(lambda c, a: (c + x[3, 0], a), lm.asarray(0.0), x)[0], 4),
+    "in a branch": (lambda x: lm.cond(x.sum() > -1e9, lambda: x[4], lambda: x[0]), 5),
+    "in vmap": (lambda x: lm.vmap(lambda column: column[5])(x.T), 6),
+    "in a checkpoint": (lm.grad(lambda x: lm.checkpoint(lambda y: y[2] * y[3])(x).sum()), 4),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_dynamic_axes_that_are_too_short(name: str) -> None:
+    """No memory beyond an array is read or written; with the least size the results are right."""
+    f, least = TAKEN[name]
+    compiled = lm.jit(f, dynamic={"x": {0: "n"}})
+    for n in (8, least):
+        x = lm.asarray(draw(n, 2))
+        np.testing.assert_allclose(compiled(x).numpy(), f(x).numpy(), rtol=1e-5)
+    with pytest.raises((LamellaIndexError, ShapeError), match=r"in this call.*pass more"):
+        compiled(lm.asarray(draw(least - 1, 2)))
+    assert compiled.programs == 1
+
+
 def test_dynamic_methods() -> None:
     class Holder:
         def f(self, x: Any) -> Any:
@@ -436,3 +470,18 @@ def test_the_interpreter_runs_the_function_itself() -> None:
 
 def test_wraps_the_function() -> None:
     assert doubled.__name__ == "doubled" and "doubled" in repr(doubled)
+
+
+@pytest.mark.usefixtures("optimized")
+def test_what_equal_numbers_make_is_made_once() -> None:
+    w = lm.ones((64, 64))
+
+    def layer(x: lm.Tensor) -> lm.Tensor:
+        return ((x - x.mean()) / 3.0) @ w
+
+    step = lm.jit(lambda x: [layer(x) * k for k in (1.0, 2.0, -0.0)])
+    found = [y.numpy() for y in step(lm.arange(128.0).reshape(2, 64))]
+    np.testing.assert_array_equal(found[1], 2 * found[0])
+    (entry,) = next(iter(step._entries.values()))
+    labels = "+".join(s.label for s in entry._program.blueprint.steps)
+    assert labels.count("contract") == 1

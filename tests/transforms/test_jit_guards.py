@@ -453,3 +453,25 @@ def test_functions_that_call_each_other() -> None:
     assert f(lm.asarray(1.0), 3).item() == 5.0
     assert f(lm.asarray(2.0), 3).item() == 7.0
     assert f.programs == 1
+
+
+def test_an_attribute_that_goes_uncovers_that_of_the_class() -> None:
+    class Rate:
+        value = 2.0
+
+        def scaled(self, x: lm.Tensor) -> lm.Tensor:
+            return x * self.value
+
+    rate = Rate()
+    rate.value = 3.0
+    f, x = lm.jit(lambda x: rate.scaled(x)), lm.ones(2)
+    for _ in range(4):
+        assert f(x).tolist() == [3, 3]
+    del rate.value
+    for _ in range(4):
+        assert f(x).tolist() == [2, 2]
+    del Rate.value
+    Rate.value = 4.0
+    assert f(x).tolist() == [4, 4]
+    Rate.scaled = lambda self, x: x + self.value  # type: ignore[method-assign]
+    assert f(x).tolist() == [5, 5]

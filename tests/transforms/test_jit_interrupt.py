@@ -77,3 +77,34 @@ def test_an_interruption_while_results_are_handed_out_hands_out_the_rest(monkeyp
         step(lm.ones(3))
     monkeypatch.undo()
     assert counts(alone, shared) == [3.0, 3.0]
+
+
+@pytest.mark.parametrize("row", [1, 9])
+def test_an_interruption_of_a_step_that_checks_indices(monkeypatch, row):
+    table, count = lm.asarray(np.ones((4, 300), np.float32), copy=True), lm.zeros(1000)
+    holders = []
+
+    @lm.jit
+    def step(i):
+        total = table[i].sum()
+        table.add_(1)
+        count.add_(1)
+        return total
+
+    for _ in range(2):
+        step(lm.asarray([1]))
+        holders[:] = [count.detach()]  # keeps the value from being written over
+    run = Plan.run
+
+    def interrupted(self, *arguments):
+        run(self, *arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Plan, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        step(lm.asarray([row]))
+    monkeypatch.undo()
+    found = float(table.numpy()[0, 0]), float(count.numpy()[0])
+    assert found in ([(3.0, 2.0)] if row == 9 else [(3.0, 2.0), (4.0, 3.0)])
+    step(lm.asarray([1]))
+    assert table.numpy()[0, 0] == count.numpy()[0] + 1

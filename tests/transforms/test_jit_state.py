@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -317,3 +318,104 @@ def test_slices_start_at_numbers_until_they_turn_out_to_vary() -> None:
     for i in range(6):
         assert cut(x, i).tolist() == [-i, -i - 1]
     assert cut.lower(x, 5).kernels[0].params
+
+
+def test_threads_that_replace_a_tensor_outside_see_values() -> None:
+    """Another thread's trace must not be seen in what a trace has left outside."""
+    state = {"n": lm.zeros(())}
+
+    @lm.jit
+    def count() -> None:
+        state["n"] = state["n"] + 1
+
+    faults: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for _ in range(4):
+                count()
+        except BaseException as fault:
+            faults.append(fault)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not faults
+    assert state["n"].item() == 12
+
+
+def test_what_replaces_a_tensor_at_every_call_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    state = [lm.zeros(())]
+
+    @lm.jit
+    def count() -> None:
+        state[0] = state[0] + 1
+
+    count()
+    with lm.config(debug=1):
+        count()
+    assert "it left a tensor in a place outside" in capsys.readouterr().out
+
+    @lm.jit
+    def steady() -> None:
+        state[0] += 1
+
+    for _ in range(3):
+        steady()
+    assert steady.programs == 1 and state[0].item() == 5
+
+
+class Holder:
+    """A plain object with state in attributes, a list and a dict."""
+
+    def __init__(self) -> None:
+        self.w = lm.ones(2)
+        self.parts: dict[str, list[lm.Tensor]] = {"a": [lm.ones(2)]}
+        self.fresh: lm.Tensor | None = None
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("fault", ["raised", "looked at"])
+def test_what_a_failed_trace_leaves_in_python_has_a_value(dynamic: bool, fault: str) -> None:
+    held, given, total = Holder(), {"g": lm.zeros(2)}, lm.zeros(2)
+    counter = lm.zeros(())
+
+    def step(x: lm.Tensor, given: dict[str, lm.Tensor]) -> lm.Tensor:
+        nonlocal total
+        counter.add_(1.0)
+        held.w = held.w * x.sum(0)
+        held.parts["a"][0] = held.w + 1
+        held.parts["a"].append(x.sum())
+        held.fresh = x[::-1]
+        given["g"] = given["g"] + x.sum(0)
+        total = total + held.w
+        if fault == "raised":
+            raise KeyError("mine")
+        return lm.zeros(int(x.sum().item()))
+
+    run = lm.jit(step, dynamic={"x": {0: "n"}} if dynamic else None)
+    with pytest.raises(KeyError if fault == "raised" else TraceError):
+        run(lm.asarray([[2.0, 3.0], [0.0, 0.0]]), given)
+    assert counter.item() == 0
+    assert held.w.tolist() == total.tolist() == given["g"].tolist() == [2, 3]
+    assert [part.tolist() for part in held.parts["a"]] == [[3, 4], 5]
+    assert held.fresh is not None
+    assert held.fresh.tolist() == [[0, 0], [2, 3]]
+    assert (held.w * 2).tolist() == [4, 6]
+
+
+def test_what_a_failed_first_run_leaves_in_python_has_a_value() -> None:
+    held = Holder()
+
+    @lm.jit
+    def step(x: lm.Tensor, i: lm.Tensor) -> lm.Tensor:
+        held.w = held.w + x
+        return x[i]
+
+    with pytest.raises(IndexError):
+        step(lm.ones(2), lm.asarray([5])).tolist()
+    assert held.w.tolist() == [2, 2]
+    assert step(lm.ones(2), lm.asarray([1])).tolist() == [1]
+    assert held.w.tolist() == [3, 3]

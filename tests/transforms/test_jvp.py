@@ -96,3 +96,24 @@ def test_confusion_of_perturbations() -> None:
 def test_errors(act: Callable[[], Any], kind: Any, match: str) -> None:
     with pytest.raises(kind, match=match):
         act()
+
+
+def test_tangents_of_a_module_with_counters() -> None:
+    net = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)).eval()
+    x = lm.asarray(RNG.normal(size=(4, 3)), dtype="float32")
+
+    def loss(model: nn.Module) -> lm.Tensor:
+        return (model(x) ** 2).sum()
+
+    def along(v: float) -> float:
+        moved = lm.tree.map(lambda p: p + v * p if p.dtype.inexact else p, net)
+        return loss(moved).item()
+
+    _, slope = lm.jvp(loss, (net,), (net,))
+    assert slope.item() == pytest.approx((along(1e-2) - along(-1e-2)) / 2e-2, rel=1e-3)
+    rows = lm.jacfwd(loss)(net)[0].weight
+    np.testing.assert_allclose(rows.numpy(), lm.grad(loss)(net)[0].weight.numpy(), rtol=1e-4)
+    twice = lm.hessian(loss)(net)[0].bias[0].bias
+    (pushed,) = lm.hvp(loss, (net,), (lm.tree.map(lambda p: p * 0, net),))
+    assert twice.shape == (2, 2)
+    assert not pushed[0].bias.any()

@@ -10,7 +10,13 @@ import pytest
 
 import lamella as lm
 from lamella import ops
-from lamella.errors import CompilerError, LamellaIndexError, MissingRuleError, OptionError
+from lamella.errors import (
+    CompilerError,
+    LamellaIndexError,
+    MissingRuleError,
+    OptionError,
+    ShapeError,
+)
 from lamella.ir.loop_interp import run_kernel
 from lamella.ir.text import kernel_text, parse_kernel
 from lamella.ir.verify_loops import verify_kernel
@@ -246,3 +252,76 @@ def test_mistakes_are_named() -> None:
         swiglu(x)
     with pytest.raises(OptionError, match="tile"):
         product(draw(2, 2), draw(2, 2))
+
+
+# -- rules and many examples -----------------------------------------------------------------------
+@lm.kernel(out=lambda x, w: [((x.shape[0],), x.dtype), ((x.shape[0],), x.dtype)])
+def weighted(x, w, y, z):
+    for i in lm.kernel.grid(x.shape[0]):
+        t: x.dtype = 0.0
+        for j in range(x.shape[1]):
+            t += x[i, j] * w[j]
+        y[i] = t
+        z[i] = x[i, 0]
+
+
+@weighted.vjp
+def _weighted_vjp(inputs, results, cotangents):
+    (x, w), (g, h) = inputs, cotangents
+    first = lm.zeros_like(x)
+    first[:, 0] = h
+    return g[:, None] * w + first, (g[:, None] * x).sum(0)
+
+
+@weighted.jvp
+def _weighted_jvp(inputs, tangents):
+    (x, w), (dx, dw) = inputs, tangents
+    return dx @ w + x @ dw, dx[:, 0]
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("jit", [lambda f: f, lm.jit])
+def test_derivatives_of_many_examples(own: bool, jit) -> None:
+    """The rules are for one example: they sum over its axes, and see its shapes."""
+    x = lm.asarray(rng.normal(size=(2, 5, 3, 4)))
+    w = lm.asarray(rng.normal(size=(2, 5, 4) if own else (4,)))
+    plain = lambda x, w: (x @ w, x[:, 0])  # noqa: E731
+    axes = (0, 0 if own else None)
+    made = []
+    for f in (weighted, plain):
+        many = lm.vmap(lm.vmap(f, in_axes=axes), in_axes=axes)
+
+        def loss(x, w, many=many):
+            y, z = many(x, w)
+            return (y**2).sum() + (lm.sin(z) * y).sum()
+
+        made.append([
+            *jit(lm.grad(loss, (0, 1)))(x, w),
+            *jit(lambda x, w, f=many: lm.jvp(f, (x, w), (x * 2, w + 1)))(x, w)[1],
+            jit(lambda x, w, loss=loss: lm.jvp(loss, (x, w), (x, w)))(x, w)[1],
+        ])  # fmt: skip
+    for found, wanted in zip(*made, strict=True):
+        np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-10)
+
+
+def test_rules_that_return_something_else() -> None:
+    x = lm.asarray(draw(3))
+
+    def made(vjp=None, jvp=None):
+        @lm.kernel(out=lambda x: x)
+        def same(x, y):
+            for i in lm.kernel.grid(x.shape[0]):
+                y[i] = x[i]
+
+        return lm.custom_op(same, vjp=vjp, jvp=jvp)
+
+    with pytest.raises(MissingRuleError, match=r"@.*same\.vjp"):
+        lm.grad(lambda x: made()(x).sum())(x)
+    for rule, kind in (
+        (lambda i, r, c: (c[0], c[0]), OptionError), (lambda i, r, c: c[0].sum(), ShapeError),
+    ):  # fmt: skip
+        with pytest.raises(kind, match="vjp returned"):
+            lm.grad(lambda x, rule=rule: made(vjp=rule)(x).sum())(x)
+    for rule, kind in ((lambda i, t: (), OptionError), (lambda i, t: t[0][:2], ShapeError)):
+        with pytest.raises(kind, match="jvp returned"):
+            lm.jvp(made(jvp=rule), (x,), (x,))

@@ -54,6 +54,20 @@ def test_computed_once(runs: list[int]) -> None:
     assert len(runs) == 1
 
 
+def test_weights_of_recurrent_layers_are_laid_out_once(runs: list[int]) -> None:
+    lm.manual_seed(0)
+    model, x = nn.GRU(64, 96), lm.random.normal((5, 4, 64))
+    with lm.no_grad():
+        wanted = model(x)[0].numpy()
+        forward = lm.jit(lambda v: model(v)[0])
+        for _ in range(3):
+            np.testing.assert_allclose(forward(x).numpy(), wanted, rtol=1e-5, atol=1e-5)
+        assert len(runs) == 1
+        model.weight_hh_l0 *= 0
+        assert np.abs(forward(x).numpy() - wanted).max() > 0.01
+    assert len(runs) == 2
+
+
 @pytest.mark.parametrize("way", ["copy", "in place", "load", "data"])
 def test_a_change_of_a_parameter_is_seen(way: str, runs: list[int]) -> None:
     model, x = network(), image()

@@ -183,3 +183,42 @@ ONES = np.ones((2, 3), np.float32)
 def test_errors(act: Callable[[], Any], kind: Any, match: str) -> None:
     with pytest.raises(kind, match=match):
         act()
+
+
+SAME: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], tuple[Any, ...]]] = {
+    "products": (lambda x, a, b: lm.tanh(x @ a) @ b, ((6, 8), (8, 9), (9, 3)), (0, None, None)),
+    "of matrices": (lambda x, y: x @ y, ((6, 4, 5), (6, 5, 3)), (0, 0)),
+    "softmax": (lambda x: nn.functional.softmax(x, -1), ((6, 40),), (0,)),
+    "norm": (lambda x: nn.functional.layer_norm(x, (8,)), ((6, 4, 8),), (0,)),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_costs_what_batching_by_hand_costs(name: str) -> None:
+    """The graphs are the same, so the programs are."""
+    function, shapes, axes = SAME[name]
+    arguments = [lm.random.normal(shape) for shape in shapes]
+    batched = lm.jit(lm.vmap(function, axes)).lower(*arguments)
+    assert batched.text(1) == lm.jit(function).lower(*arguments).text(1)
+
+
+def test_a_gradient_of_what_all_share_is_computed_once() -> None:
+    """The cotangent of a sum is the same for all examples: its product is with a vector."""
+    x, a, b = (lm.random.normal(s) for s in ((64, 8), (8, 9), (9, 3)))
+
+    def slope(x: Any, a: Any, b: Any) -> Any:
+        return lm.grad(lambda x: lm.sum(lm.tanh(x @ a) @ b))(x)
+
+    text = lm.jit(lm.vmap(slope, (0, None, None))).lower(x, a, b).text(1)
+    assert "float32[9]" in text.replace("float32[9, ", "")
+    assert lm.vmap(slope, (0, None, None))(x, a, b).shape == (64, 8)
+
+
+def test_examples_that_draw_in_a_branch() -> None:
+    """Who takes the branch has numbers of its own; who does not draws none."""
+    f = lambda v: lm.cond(v > 1, lm.random.normal, lambda: lm.zeros(()))  # noqa: E731
+    for run in (lm.vmap(f, randomness="different"), lm.jit(lm.vmap(f, randomness="different"))):
+        first, second = (run(lm.asarray([1.0, 2.0, 3.0, 0.0])).tolist() for _ in range(2))
+        for found in (first, second):
+            assert found[0] == found[3] == 0.0 and found[1] != found[2] != 0.0
+        assert first != second

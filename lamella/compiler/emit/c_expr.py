@@ -298,6 +298,9 @@ class Expressions:
             return self._cast(source, dtype, args[0])
         if op == "bitcast":
             return self._bitcast(source, dtype, args[0])
+        if op == "word":
+            parts = [f"(uint32_t)(uint8_t){arg} << {8 * at}" for at, arg in enumerate(args)]
+            return f"(int32_t)({' | '.join(parts)})"
         if op in _COMPARE:
             return f"({args[0]} {_INFIX[op]} {args[1]})"
         if op in _TESTS:
@@ -312,7 +315,7 @@ class Expressions:
 
     def _logical(self, op: str, args: Sequence[str]) -> str:
         if op == "not":
-            return f"!{args[0]}"
+            return f"(!{args[0]})"
         sign = {"max": "|", "min": "&", "xor": "!=", **_INFIX}[op if op != "xor" else "ne"]
         return f"({args[0]} {sign} {args[1]})"
 
@@ -331,6 +334,8 @@ class Expressions:
         elif op in ("mod", "floordiv"):
             text = self.helpers.call(op, dtype, *inner)
             text = text if dtype.bits == 64 or short else f"(float){text}"
+        elif op == "ldexp":
+            text = f"ldexp{suffix}({inner[0]}, (int){args[1]})"
         elif op in ("sign", "max", "min"):
             text = self.helpers.call(op, dtype, *inner)
         else:

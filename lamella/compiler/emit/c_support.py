@@ -19,7 +19,7 @@ __all__ = ["Helpers", "storage_type", "value_type"]
 
 _TYPES: Final = {"bool": "bool", "float32": "float", "float64": "double"}
 _UNARY: Final = frozenset(["neg", "abs", "sign", "not"])
-_TERNARY: Final = frozenset(["fma"])
+_TERNARY: Final = frozenset(["fma", "dotbytes", "udotbytes"])
 
 # T is the type, U an unsigned type at least as wide as int and T, BITS the number of bits of T.
 _SIGNED: Final = {
@@ -53,6 +53,12 @@ _SIGNED: Final = {
         "    return (T)power;"
     ),
 }
+for _op, _kind in (("dotbytes", "int8_t"), ("udotbytes", "uint8_t")):
+    _SIGNED[_op] = (
+        "U total = (U)c;\n    for (int at = 0; at < BITS; at += 8)\n"
+        f"        total += (U)(({_kind})((U)a >> at) * (int8_t)((U)b >> at));\n"
+        "    return (T)total;"
+    )
 _UNSIGNED: Final = {
     **{op: _SIGNED[op] for op in ("add", "sub", "mul", "fma", "neg", "not", "max", "min")},
     "abs": "return a;",

@@ -74,7 +74,9 @@ def emit_module(kernels: Sequence[Kernel], target: Target) -> str:
     sys.setrecursionlimit(max(limit, _DEPTH))
     try:
         for kernel in kernels:
-            writer = FunctionWriter(expand_math(kernel), target, scratch_bytes(kernel), metadata)
+            writer = FunctionWriter(
+                expand_math(kernel, target.scales), target, scratch_bytes(kernel), metadata
+            )
             functions.append(writer.text())
             declares.update(writer.b.declares)
     finally:

@@ -11,6 +11,7 @@ under ``load_floor``.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -275,6 +276,15 @@ class Builder:
         )
         text = f"shufflevector {wide} {one.text}, {wide} poison, <{lanes} x i32> zeroinitializer"
         return self.pure(text, value.dtype, lanes, value.place)
+
+    def shuffle(self, order: Iterable[int], first: Value, second: Value | None = None) -> Value:
+        """The elements of a value, or of two one after the other, at the places in ``order``."""
+        t, places = vtype(scalar_type(first.dtype), first.lanes), [f"i32 {k}" for k in order]
+        other, place = "poison", first.place
+        if second is not None:
+            other, place = second.text, max(place, second.place)
+        text = f"{t} {first.text}, {t} {other}, <{len(places)} x i32> <{', '.join(places)}>"
+        return self.pure(f"shufflevector {text}", first.dtype, len(places), place)
 
     def spread(self, value: Value | Ramp) -> Value:
         """A ramp written out as a vector; any other value as it is."""

@@ -14,9 +14,9 @@ from lamella.compiler.emit.llvm_expr import ExpressionWriter
 from lamella.compiler.emit.llvm_memory import Memory
 from lamella.compiler.emit.llvm_ops import Operations
 from lamella.compiler.emit.llvm_variables import Variables
-from lamella.compiler.walk import statement_roots
+from lamella.compiler.walk import expressions, statement_roots
 from lamella.dtypes import int64
-from lamella.ir.loops import Accumulate, Assign, Expr, For, If, Store
+from lamella.ir.loops import Accumulate, Assign, Expr, For, If, Read, Store
 
 __all__ = ["Control"]
 
@@ -53,15 +53,17 @@ class Control:
                     assigned.update(inner.names)
                 elif isinstance(inner, Store):
                     stored.add(inner.buffer)
-            read.update(r.name for r in self.e.reads(exprs))
+            read.update(e.name for e in expressions(exprs) if isinstance(e, Read))
             found = self._known[id(stmt)] = all_three
         return found
 
     def carried(self, assigned: set[str]) -> list[str]:
         """The names that a loop or branch assigning these variables carries; in a lanes loop, only
-        what it touches.
+        what it touches. A variable that is folded together with another settles with it.
         """
-        names = [n for n in self.v.values if n.partition("@")[0] in assigned]
+        partials = self.v.partials
+        wide = assigned.union(*(partials[n][0] for n in assigned & partials.keys()))
+        names = [n for n in self.v.values if n.partition("@")[0] in wide]
         lanes = self.m.lanes
         if not lanes:
             return names
@@ -111,10 +113,8 @@ class Control:
         body: Callable[[Value], None],
     ) -> None:
         """The loop proper, run at least once."""
-        head, index = (
-            self.b.fresh("loop"),
-            Value("%" + self.b.fresh("i"), int64, 0, self.b.depth + 1),
-        )
+        head = self.b.fresh("loop")
+        index = Value("%" + self.b.fresh("i"), int64, 0, self.b.depth + 1)
         start = {n: self.v.values[n] for n in carried}
         self.b.open(head)
         place = self.b.depth

@@ -60,11 +60,22 @@ def _plain(b: Builder, value: Value, dtype: DType) -> Value:
 
 
 def _saturated(b: Builder, value: Value, dtype: DType) -> Value:
-    name = "fptosi" if dtype.kind == "i" else "fptoui"
-    wanted, source = scalar_type(dtype), scalar_type(value.dtype)
-    full = f"llvm.{name}.sat.{mangle(wanted, value.lanes)}.{mangle(source, value.lanes)}"
-    text = b.call(full, vtype(wanted, value.lanes), (vtype(source, value.lanes), value.text))
-    return b.pure(text, dtype, value.lanes, value.place)
+    """The plain conversion where it fits, chosen by comparing with the limits, powers of 2 that
+    every float holds; LLVM's own saturating conversion converts one lane at a time.
+    """
+    signed = dtype.kind == "i"
+    low, high = (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1)) if signed else (0, 2**dtype.bits)
+    found = _emit(b, "fptosi" if signed else "fptoui", value, dtype)
+    for predicate, bound, instead in (("olt", low, low), ("oge", high, high - 1), ("uno", 0, 0)):
+        limit = b.splat(constant(float(bound), value.dtype), value.lanes)
+        source = vtype(scalar_type(value.dtype), value.lanes)
+        test = f"fcmp {predicate} {source} {value.text}, {limit.text}"
+        outside = b.pure(test, bool_, value.lanes, value.place)
+        wanted = vtype(scalar_type(dtype), value.lanes)
+        other = b.splat(constant(instead, dtype), value.lanes)
+        text = f"select {vtype('i1', value.lanes)} {outside.text}, {wanted} {other.text}, "
+        found = b.pure(f"{text}{wanted} {found.text}", dtype, value.lanes, value.place)
+    return found
 
 
 # -- 16-bit floats ---------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ drops what depends on memory or mutable variables.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 from lamella.compiler.emit.llvm_builder import (
@@ -23,7 +23,7 @@ from lamella.compiler.emit.llvm_builder import (
 from lamella.compiler.emit.llvm_memory import Affine, Memory
 from lamella.compiler.emit.llvm_ops import Operations
 from lamella.compiler.mathlib import huge_angle, is_huge
-from lamella.compiler.walk import children
+from lamella.compiler.walk import children, start_of_run
 from lamella.dtypes import bool_, int32, int64
 from lamella.errors import CompilerError
 from lamella.ir.dim import Dim, Quotient, Size
@@ -81,17 +81,6 @@ class ExpressionWriter:
         """Memory or a variable has changed."""
         self._impure.clear()
 
-    def reads(self, exprs: Iterable[Expr]) -> Iterator[Read]:
-        """The variables read in expressions."""
-        stack, seen = list(exprs), set()
-        while stack:
-            e = stack.pop()
-            if id(e) not in seen:
-                seen.add(id(e))
-                if isinstance(e, Read):
-                    yield e
-                stack.extend(children(e))
-
     # -- values ------------------------------------------------------------------------------------
     def value(self, expr: Expr) -> Value | Ramp:
         """The value of an expression here."""
@@ -140,6 +129,10 @@ class ExpressionWriter:
                 return self._rare_select(expr, self.b.spread(condition))
             if self.kernel.faults:
                 return self._select_with_faults(expr, self.b.spread(condition))
+        if expr.op == "word":
+            whole = self._whole_word(expr)
+            if whole is not None:
+                return whole
         args = [self.value(a) for a in expr.args]
         if expr.dtype is int64:
             quick = self._index_apply(expr, args)
@@ -160,11 +153,12 @@ class ExpressionWriter:
         if condition.lanes:
             lines, chosen, last = self._lane_by_lane(expr, condition, common, start)
         else:
-            mark = self.mark()
+            mark, outside = self.mark(), dict(self._impure)  # needed outside: holds after the arm
             b.open(start, holds_pure=True)
             chosen = b.spread(self.value(expr.args[1]))
             scope = b.close()
             self.restore(mark)
+            self._impure = outside
             lines, last = [f"{start}:", *scope.lines], scope.label
         name, t = f"%{b.fresh('x')}", vtype(scalar_type(expr.dtype), condition.lanes)
         came_from = b.top.label
@@ -279,6 +273,14 @@ class ExpressionWriter:
         value = self.m.load(expr.buffer, self.affine(expr.index, expr.mask), mask, other)
         self._touched += 1
         return value
+
+    def _whole_word(self, expr: Apply) -> Value | None:
+        """Four bytes that follow each other in memory, read at once; None if they are not that."""
+        first = None if self._guards else start_of_run(expr.args)
+        if first is None:
+            return None
+        self._touched += 1
+        return self.m.load_words(first.buffer, self.affine(first.index))
 
     # -- indices -----------------------------------------------------------------------------------
     def affine(self, expr: Expr, mask: Expr | None = None) -> Affine:

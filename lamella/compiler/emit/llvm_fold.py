@@ -12,7 +12,7 @@ from typing import Final
 
 from lamella.compiler.emit.llvm_builder import Value, constant, scalar_type, vtype
 from lamella.compiler.emit.llvm_ops import Operations
-from lamella.dtypes import DType, bool_
+from lamella.dtypes import DType, bool_, float32, float64
 from lamella.errors import CompilerError
 
 __all__ = ["fold_into", "fold_lanes", "identity"]
@@ -51,7 +51,9 @@ def fold_into(o: Operations, op: str, old: Sequence[Value], new: Sequence[Value]
     """The variables ``old`` with the values ``new`` folded in."""
     if op in ("argmax", "argmin"):
         return _fold_pair(o, op, old, new)
-    result = o.apply(op, (old[0], new[0]), old[0].dtype)
+    # of what is new first: the test for nans is then no part of the chain from value to value
+    pair = (new[0], old[0]) if op in ("max", "min") else (old[0], new[0])
+    result = o.apply(op, pair, old[0].dtype)
     return [o.b.spread(result)]
 
 
@@ -82,6 +84,8 @@ def _both(o: Operations, op: str, a: Value, b: Value) -> Value:
 def fold_lanes(o: Operations, op: str, parts: Sequence[Value], lanes: int) -> list[Value]:
     """Partial accumulators folded by halves down to ``lanes`` lanes (0: to scalars)."""
     values = list(parts)
+    if op in ("max", "min") and values[0].dtype in (float32, float64) and not lanes:
+        return [_extreme_lane(o, op, values[0])]
     while values[0].lanes > max(lanes, 2):
         half = values[0].lanes // 2
         low, high = ([_half(o, v, start, half) for v in values] for start in (0, half))
@@ -92,6 +96,22 @@ def fold_lanes(o: Operations, op: str, parts: Sequence[Value], lanes: int) -> li
     return fold_into(o, op, first, second)
 
 
+def _extreme_lane(o: Operations, op: str, value: Value) -> Value:
+    """The largest or smallest lane; whether one is a nan is asked once for all."""
+    t = vtype("i1", value.lanes)
+    nan = o.compare("fcmp uno", value, value)
+    text = o.b.call(f"llvm.vector.reduce.or.v{value.lanes}i1", "i1", (t, nan.text))
+    found = o.emit(text, bool_, 0, nan)
+    predicate = "fcmp ogt" if op == "max" else "fcmp olt"
+    while value.lanes > 2:
+        half = value.lanes // 2
+        low, high = (_half(o, value, start, half) for start in (0, half))
+        value = o.select(o.compare(predicate, low, high), low, high)
+    first, second = (_lane(o, value, k) for k in (0, 1))
+    best = o.select(o.compare(predicate, first, second), first, second)
+    return o.select(found, o.const(float("nan"), best.dtype, 0), best)
+
+
 def _half(o: Operations, value: Value, start: int, count: int) -> Value:
     if value.lanes != 2 * count:
         raise CompilerError(
@@ -99,10 +119,7 @@ def _half(o: Operations, value: Value, start: int, count: int) -> Value:
         )
     if value.const is not None:
         return o.b.splat(constant(value.const, value.dtype), count)
-    t = vtype(scalar_type(value.dtype), value.lanes)
-    order = ", ".join(f"i32 {start + k}" for k in range(count))
-    text = f"shufflevector {t} {value.text}, {t} poison, <{count} x i32> <{order}>"
-    return o.emit(text, value.dtype, count, value)
+    return o.b.shuffle(range(start, start + count), value)
 
 
 def _lane(o: Operations, value: Value, lane: int) -> Value:

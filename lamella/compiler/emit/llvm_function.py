@@ -7,7 +7,7 @@ make phis for the variables they assign (``llvm_variables``).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from lamella.compiler.emit.llvm_builder import (
@@ -30,8 +30,9 @@ from lamella.compiler.emit.llvm_memory import Buffer, Memory
 from lamella.compiler.emit.llvm_ops import Operations
 from lamella.compiler.emit.llvm_transpose import square, transposed
 from lamella.compiler.emit.llvm_variables import Variables
+from lamella.compiler.emit.llvm_weave import runs
 from lamella.compiler.emit.target import Target
-from lamella.compiler.walk import statements
+from lamella.compiler.walk import loads_of, statements
 from lamella.dtypes import DType, bool_, int64
 from lamella.errors import CompilerError
 from lamella.ir.loops import (
@@ -146,11 +147,28 @@ class FunctionWriter:
 
     # -- statements --------------------------------------------------------------------------------
     def _block(self, body: tuple[Stmt, ...]) -> None:
-        for stmt in body:
-            _EMIT[type(stmt)](self, stmt)
+        for run in runs(body):
+            if len(run) == 1 or not self._weave(run):
+                for stmt in run:
+                    _EMIT[type(stmt)](self, stmt)
         for stmt in body:
             if isinstance(stmt, Declare):
                 self.v.leave(stmt.name)
+
+    def _weave(self, run: Sequence[Store]) -> bool:
+        """Store to neighbouring places together, where they leave no gap from lane to lane."""
+        if not self.m.lanes or self.m.mask is not None:
+            return False
+        name, index = run[0].buffer, self.e.affine(run[0].index)
+        if index.varying is not None or index.stride != len(run):
+            return False
+        group = self.m.buffers[name].group
+        loads = [load for stmt in run for load in loads_of(stmt.value)]
+        if any(self.m.buffers[load.buffer].group == group for load in loads):
+            return False  # a value may be made of one that is stored before
+        self.m.store_woven(name, index, [self.e.value_under(stmt.value, None) for stmt in run])
+        self.e.forget()
+        return True
 
     def _store(self, stmt: Store) -> None:
         index = self.e.affine(stmt.index, stmt.mask)
@@ -167,7 +185,7 @@ class FunctionWriter:
         self.e.forget()
 
     def _prefetch(self, stmt: Prefetch) -> None:
-        self.m.prefetch(stmt.buffer, self.e.affine(stmt.index))
+        self.m.prefetch(stmt.buffer, self.e.affine(stmt.index), stmt.level)
 
     def _declare(self, stmt: Declare) -> None:
         lanes = self.m.lanes if stmt.name in self.varying else 0

@@ -58,13 +58,14 @@ class Piece:
 
 @dataclass(slots=True)
 class Survey:
-    """What is in a lanes loop: element types in memory, number of operations, and accumulations
-    that leave the loop.
+    """What is in a lanes loop: element types in memory, number of operations, accumulations that
+    leave the loop, and the number of its variables.
     """
 
     dtypes: list[DType]
     operations: int
     folds: list[Accumulate]
+    variables: int = 0
 
 
 def survey(loop: For) -> Survey:
@@ -75,6 +76,7 @@ def survey(loop: For) -> Survey:
     for stmt in statements(loop.body):
         if isinstance(stmt, Declare):
             declared.add(stmt.name)
+            found.variables += 1
             found.dtypes.append(stmt.dtype)
         elif isinstance(stmt, Store):
             found.dtypes.append(stmt.value.dtype)
@@ -122,6 +124,13 @@ def _unroll(found: Survey) -> int:
 
 # operations from which a mask in every group costs less than compiling the body a second time
 LONG: Final = 10
+# operations from which several registers of each value side by side would be spilled
+VERY_LONG: Final = 64
+
+
+def _fits(side: int, found: Survey, target: Target) -> bool:
+    """Whether ``side`` registers of each value side by side need not be spilled."""
+    return found.operations < VERY_LONG and side * found.variables < target.unit.sums
 
 
 def plan(loop: For, target: Target, found: Survey) -> list[Piece]:
@@ -135,7 +144,7 @@ def plan(loop: For, target: Target, found: Survey) -> list[Piece]:
         return [Piece("loop", width * _unroll(found)), rest]
     if extent <= 0:
         return []
-    if extent <= 4 * width:
+    if extent <= width or (extent <= 4 * width and _fits(-(-extent // width), found, target)):
         return _straight(extent, width, target)
     lanes = width * _unroll(found)
     while lanes > width and extent % lanes and extent % (lanes // 2) == 0:

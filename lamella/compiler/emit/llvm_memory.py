@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from lamella.compiler.emit.llvm_builder import (
     Builder,
@@ -20,14 +21,16 @@ from lamella.compiler.emit.llvm_builder import (
     int_constant,
     mangle,
     memory_type,
-    scalar_type,
     vtype,
 )  # fmt: skip
 from lamella.compiler.emit.llvm_ops import Operations
-from lamella.dtypes import DType, bool_, int64, uint8
+from lamella.compiler.emit.llvm_weave import woven
+from lamella.dtypes import DType, bool_, int32, int64, uint8
 from lamella.errors import CompilerError
 
 __all__ = ["Affine", "Buffer", "Memory"]
+
+LINE: Final = 64  # bytes of memory that come together
 
 
 @dataclass(slots=True)
@@ -172,6 +175,25 @@ class Memory:
             return self._load_every_second(buffer, index)
         return self._gather(buffer, index, mask, wide_other)
 
+    def load_words(self, name: str, index: Affine) -> Value | None:
+        """The int32 at each lane's four bytes, from ``index`` of a buffer of bytes on; None where
+        lanes are neither one word nor one after the other.
+        """
+        buffer = self.buffers[name]
+        if index.varying is not None or index.stride not in (0, 4):
+            return None
+        pointer, lanes = self.address(buffer, index), self.lanes if index.stride else 0
+        t, version, place = vtype("i32", lanes), buffer.version, max(pointer.place, buffer.floor)
+        text = f"load {t}, ptr {pointer.text}, align 1"
+        if lanes and self.mask is not None:
+            zero = self.b.splat(constant(0, int32), lanes)
+            masked = (vtype("i1", lanes), self.mask.text)
+            text = self.b.call(
+                f"llvm.masked.load.v{lanes}i32.p0", t, ("ptr", pointer.text), masked, (t, zero.text)
+            ).replace("(ptr %", "(ptr align 1 %", 1)
+            place = max(place, self.mask.place)
+        return self.b.load(text + buffer.metadata, f"{version} {text}", int32, lanes, place)
+
     def _checked(self, mask: Value | None) -> Value:
         if mask is None:
             raise CompilerError("[llvm] a mask was expected")
@@ -208,6 +230,8 @@ class Memory:
                 buffer, f"load {t}, ptr {pointer.text}, align {size}", lanes, pointer.place
             )
             return self._reversed(value) if backwards else value
+        if mask is not self.mask:  # a vector that is masked off whole may lie outside all memory
+            pointer = self._guarded(pointer, self.any_lane(mask))
         mask = self._reversed(mask) if backwards else mask
         fill = self._in_memory(self._reversed(other) if backwards else other)
         name = f"llvm.masked.load.{mangle(memory_type(buffer.dtype), lanes)}.p0"
@@ -227,14 +251,7 @@ class Memory:
             text = f"load {t}, ptr {pointer.text}, align {size}"
             rows.append(self._load(buffer, text, lanes, pointer.place))
         order = [2 * k if 2 * k < lanes else 2 * k + 1 for k in range(lanes)]
-        return self._shuffled(rows[0], rows[1], order)
-
-    def _shuffled(self, first: Value, second: Value, order: Sequence[int]) -> Value:
-        """The elements of both values, one after the other, at the places in ``order``."""
-        t = vtype(scalar_type(first.dtype), first.lanes)
-        places = ", ".join(f"i32 {place}" for place in order)
-        text = f"shufflevector {t} {first.text}, {t} {second.text}, <{len(order)} x i32> <{places}>"
-        return self.b.pure(text, first.dtype, len(order), max(first.place, second.place))
+        return self.b.shuffle(order, rows[0], rows[1])
 
     def _in_memory(self, value: Value) -> Value:
         """A value as it lies in memory."""
@@ -250,10 +267,7 @@ class Memory:
     def _reversed(self, value: Value) -> Value:
         if value.const is not None:
             return value
-        t = vtype(scalar_type(value.dtype), value.lanes)
-        order = ", ".join(f"i32 {lane}" for lane in reversed(range(value.lanes)))
-        text = f"shufflevector {t} {value.text}, {t} poison, <{value.lanes} x i32> <{order}>"
-        return self.b.pure(text, value.dtype, value.lanes, value.place)
+        return self.b.shuffle(reversed(range(value.lanes)), value)
 
     def _gather(self, buffer: Buffer, index: Affine, mask: Value | None, other: Value) -> Value:
         lanes = self.lanes
@@ -271,11 +285,16 @@ class Memory:
         ).replace("x ptr> %", f"x ptr> align {buffer.dtype.itemsize} %", 1)
         return self._load(buffer, text, lanes, max(pointers.place, mask.place, fill.place))
 
-    def prefetch(self, name: str, index: Affine) -> None:
-        """Ask for the line of an element, for all levels of cache."""
-        pointer = ("ptr", self.address(self.buffers[name], index).text)
-        hint = (("i32", "0"), ("i32", "3"), ("i32", "1"))  # to read, to keep, data
-        self.b.effect(self.b.call("llvm.prefetch.p0", "void", pointer, *hint))
+    def prefetch(self, name: str, index: Affine, level: int) -> None:
+        """Ask for the line of an element, or for those of all lanes that follow each other, for the
+        caches from ``level`` on.
+        """
+        buffer = self.buffers[name]
+        hint = (("i32", "0"), ("i32", str(4 - level)), ("i32", "1"))  # to read, how near, data
+        last = self.lanes if index.varying is None and index.stride == 1 else 1
+        for shift in range(0, last, LINE // buffer.dtype.itemsize):
+            pointer = ("ptr", self.address(buffer, index, shift).text)
+            self.b.effect(self.b.call("llvm.prefetch.p0", "void", pointer, *hint))
 
     # -- stores ------------------------------------------------------------------------------------
     def store(self, name: str, index: Affine, value: Value, mask: Value | None) -> None:
@@ -293,6 +312,17 @@ class Memory:
                 self._store_every_second(buffer, index, wide)
             else:
                 self._scatter(buffer, index, wide, mask)
+        self.written([name])
+
+    def store_woven(self, name: str, index: Affine, values: Sequence[Value]) -> None:
+        """Elements of all values in turn, from ``name[index]`` on, without a gap."""
+        buffer, lanes = self.buffers[name], self.lanes
+        wide = [self._in_memory(self.b.splat(value, lanes)) for value in values]
+        t = vtype(memory_type(buffer.dtype), lanes)
+        for place, row in enumerate(woven(self.b, wide)):
+            pointer = self.address(buffer, index, place * lanes)
+            where = f"ptr {pointer.text}, align {buffer.dtype.itemsize}{buffer.metadata}"
+            self.b.effect(f"store {t} {row.text}, {where}")
         self.written([name])
 
     def atomic(
@@ -371,7 +401,7 @@ class Memory:
         for offset in (0, lanes - 1):
             taken = [(offset + place) % 2 == 0 for place in range(lanes)]
             order = [(offset + place) // 2 for place in range(lanes)]
-            row = self._shuffled(value, value, order)
+            row = self.b.shuffle(order, value, value)
             mask = "<" + ", ".join(f"i1 {str(one).lower()}" for one in taken) + ">"
             pointer = self.address(buffer, index, offset)
             operands = ((t, row.text), ("ptr", pointer.text), (vtype("i1", lanes), mask))

@@ -56,9 +56,7 @@ class Operations:
         if op in _FREE:
             return OPS[op](self, values, dtype, lanes)
         last = values[-1].dtype
-        if last.kind == "f" and (
-            last.bits == 16 or (last.bits == 32 and op in ("floordiv", "mod"))
-        ):
+        if last.kind == "f" and last.bits == 16:
             return self._in_wider(op, values, dtype, lanes)
         return OPS[op](self, values, dtype, lanes)
 
@@ -79,7 +77,7 @@ class Operations:
                 dtype,
                 lanes,
             )
-        inner = float64 if op in ("fma", "floordiv", "mod") else float32
+        inner = float64 if op == "fma" else float32
         wide = [cast(self.b, self.target, v, inner) for v in values]
         result = inner if dtype.kind == "f" else dtype
         return cast(self.b, self.target, OPS[op](self, wide, result, lanes), dtype)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from lamella.compiler.emit.llvm_builder import Value, scalar_type, vtype
 from lamella.compiler.emit.llvm_convert import cast
-from lamella.dtypes import DType, bool_, float32, float64, int64, uint32, uint64
+from lamella.compiler.emit.llvm_remainder import float_floordiv, float_mod
+from lamella.dtypes import DType, bool_, float32, float64, int32, int64, uint32, uint64
 
 if TYPE_CHECKING:
     from lamella.compiler.emit.llvm_ops import Operations
@@ -156,7 +157,7 @@ def _signed_division(
 def _floordiv(o: Operations, v: list[Value], dtype: DType, lanes: int) -> Value:
     a, b = v
     if dtype.kind == "f":
-        return _float_division(o, a, b, lanes)[0]
+        return float_floordiv(o, a, b, lanes)
     shift = _power_of_two(b.const)
     if shift is not None:
         return o.binary("ashr" if dtype.kind == "i" else "lshr", a, o.const(shift, dtype, lanes))
@@ -171,7 +172,7 @@ def _floordiv(o: Operations, v: list[Value], dtype: DType, lanes: int) -> Value:
 def _mod(o: Operations, v: list[Value], dtype: DType, lanes: int) -> Value:
     a, b = v
     if dtype.kind == "f":
-        return _float_division(o, a, b, lanes)[1]
+        return float_mod(o, a, b, lanes)
     if _power_of_two(b.const) is not None:
         return o.binary("and", a, o.const(int(b.const or 0) - 1, dtype, lanes))
     if dtype.kind != "i":
@@ -182,43 +183,41 @@ def _mod(o: Operations, v: list[Value], dtype: DType, lanes: int) -> Value:
     return _guarded(o, zero, rest, lanes)
 
 
-def _float_division(o: Operations, a: Value, b: Value, lanes: int) -> tuple[Value, Value]:
-    """(a // b, a mod b) in float64, exact for quotients below 2**53, with the special cases of
-    Python.
-    """
-    zero, one, inf, nan = (
-        o.const(x, a.dtype, lanes) for x in (0.0, 1.0, float("inf"), float("nan"))
-    )
-    ratio = o.binary("fdiv", a, b)
-    quotient = o.intrinsic("trunc", ratio)
-    rest = _fma(o, [_neg(o, [quotient], a.dtype, lanes), b, a], a.dtype, lanes)
-    rest = o.select(o.compare("fcmp oeq", o.intrinsic("fabs", b), inf), a, rest)
-    # the ratio may have been rounded up to the next whole number: the rest then has not the sign of
-    # a
-    over = o.compare("fcmp olt", o.binary("fmul", o.intrinsic("copysign", one, rest), a), zero)
-    over = o.binary("and", over, o.compare("fcmp one", rest, zero))
-    back = o.binary("fadd", rest, o.intrinsic("copysign", b, a))
-    rest = o.select(over, back, rest)
-    quotient = o.select(
-        over, o.binary("fsub", quotient, o.intrinsic("copysign", one, ratio)), quotient
-    )
-    unlike = o.compare("fcmp olt", o.binary("fmul", o.intrinsic("copysign", one, rest), b), zero)
-    unlike = o.binary("and", unlike, o.compare("fcmp one", rest, zero))
-    floor = o.select(unlike, o.binary("fsub", quotient, one), quotient)
-    mod = o.select(unlike, o.binary("fadd", rest, b), rest)
-    mod = o.select(o.compare("fcmp oeq", rest, zero), o.intrinsic("copysign", zero, b), mod)
-    floor = o.select(
-        o.compare("fcmp oeq", floor, zero), o.intrinsic("copysign", zero, ratio), floor
-    )
-    finite = o.compare("fcmp one", o.intrinsic("fabs", a), inf)
-    floor, mod = o.select(finite, floor, nan), o.select(finite, mod, nan)
-    by_zero = o.compare("fcmp oeq", b, zero)
-    return o.select(by_zero, ratio, floor), o.select(by_zero, nan, mod)
-
-
 def _widen(o: Operations, flag: Value, dtype: DType, lanes: int) -> Value:
     t = vtype(scalar_type(dtype), lanes)
     return o.emit(f"zext {vtype('i1', lanes)} {flag.text} to {t}", dtype, lanes, flag)
+
+
+# -- powers of two ---------------------------------------------------------------------------------
+def _ldexp(o: Operations, v: list[Value], dtype: DType, lanes: int) -> Value:
+    size = lanes * dtype.itemsize
+    if o.target.scales and size > o.target.vector_bytes:
+        parts = (_ldexp(o, _half(o, v, upper), dtype, lanes // 2) for upper in (False, True))
+        return _joined(o, *parts)
+    if o.target.scales and size >= 16:
+        return _scaled(o, v, dtype, lanes)
+    bias, mantissa, integer = (127, 23, int32) if dtype is float32 else (1023, 52, int64)
+    a, b = v
+    half = (bias + 1) // 2
+    negative = o.compare("fcmp olt", b, o.const(0.0, dtype, lanes))
+    whole = o.reinterpret(
+        o.binary("fadd", b, o.const(1.5 * 2.0**mantissa, dtype, lanes)), integer
+    )
+    exponents = [o.const(e << mantissa, integer, lanes) for e in (bias + half, bias - half)]
+    power = o.binary("shl", whole, o.const(mantissa, integer, lanes))
+    power = o.reinterpret(o.binary("add", power, o.select(negative, *exponents)), dtype)
+    rest = o.select(negative, *(o.const(2.0**e, dtype, lanes) for e in (-half, half)))
+    return o.binary("fmul", o.binary("fmul", a, power), rest)
+
+
+def _scaled(o: Operations, v: list[Value], dtype: DType, lanes: int) -> Value:
+    """By AVX-512's instruction for it."""
+    t, bits = vtype(scalar_type(dtype), lanes), 8 * lanes * dtype.itemsize
+    name = f"llvm.x86.avx512.mask.scalef.p{'s' if dtype is float32 else 'd'}.{bits}"
+    mask = ("i16" if lanes == 16 else "i8", "-1")
+    rounding = [("i32", "4")] if bits == 512 else []  # the current mode
+    operands = [(t, x.text) for x in (*v, v[0])]
+    return o.emit(o.b.call(name, t, *operands, mask, *rounding), dtype, lanes, *v)
 
 
 # -- bits ------------------------------------------------------------------------------------------
@@ -251,6 +250,110 @@ def _mulhi(o: Operations, v: list[Value], dtype: DType, lanes: int) -> Value:
     amount = f"splat (i{2 * dtype.bits} {dtype.bits})" if lanes else str(dtype.bits)
     high = o.emit(f"lshr {wide} {product.text}, {amount}", uint64, lanes, product)
     return o.emit(f"trunc {wide} {high.text} to {narrow}", dtype, lanes, high)
+
+
+# -- products of bytes -----------------------------------------------------------------------------
+def _word(o: Operations, v: list[Value], dtype: DType, lanes: int) -> Value:
+    if lanes:
+        a, b, c, d = v
+        whole = _interleaved(o, _interleaved(o, a, b, 1), _interleaved(o, c, d, 1), 2)
+        text = f"bitcast {vtype('i8', 4 * lanes)} {whole.text} to {vtype('i32', lanes)}"
+        return o.emit(text, dtype, lanes, whole)
+    t = vtype("i8", lanes)
+    total: Value | None = None
+    for at, byte in enumerate(v):
+        part = o.emit(f"zext {t} {byte.text} to {vtype('i32', lanes)}", dtype, lanes, byte)
+        part = o.binary("shl", part, o.const(8 * at, dtype, lanes)) if at else part
+        total = part if total is None else o.binary("or", total, part)
+    return total or o.const(0, dtype, lanes)
+
+
+def _interleaved(o: Operations, a: Value, b: Value, size: int) -> Value:
+    """``size`` lanes of one value and of another in turn."""
+    places = range(2 * a.lanes)
+    turns = [(at // (2 * size) * size + at % size, at // size % 2) for at in places]
+    return o.b.shuffle((at + a.lanes * second for at, second in turns), a, b)
+
+
+def _dot_bytes(unsigned: bool) -> Rule:
+    def rule(o: Operations, v: list[Value], dtype: DType, lanes: int) -> Value:
+        native = o.target.vector_bytes // 4
+        if dtype is int32 and lanes > native and lanes % 2 == 0:
+            low, high = (_half(o, v, upper) for upper in (False, True))
+            parts = [rule(o, values, dtype, lanes // 2) for values in (low, high)]
+            return _joined(o, *parts)
+        found = _dot_instruction(o, v, lanes, unsigned) if dtype is int32 else None
+        return found or _dot_written_out(o, v, dtype, lanes, unsigned)
+
+    return rule
+
+
+def _half(o: Operations, v: list[Value], upper: bool) -> list[Value]:
+    """The lower or upper lanes of values."""
+    halves = ((x, x.lanes // 2) for x in v)
+    return [o.b.shuffle(range(n * upper, n * upper + n), x) for x, n in halves]
+
+
+def _joined(o: Operations, a: Value, b: Value) -> Value:
+    """The lanes of one value, then those of another."""
+    return o.b.shuffle(range(2 * a.lanes), a, b)
+
+
+_PAIRS: Final = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
+
+
+def _dot_instruction(o: Operations, v: list[Value], lanes: int, unsigned: bool) -> Value | None:
+    """By the machine's instruction for bytes, or (x86) two of those for 16-bit numbers."""
+    a, b, c = v
+    t = vtype("i32", lanes)
+    arm = o.target.triple.startswith(("aarch64", "arm64"))
+    if lanes not in _PAIRS or lanes * 4 > o.target.vector_bytes:
+        return None
+    if o.target.dot == ("unsigned" if unsigned else "signed"):
+        name = f"aarch64.neon.sdot.v{lanes}i32.v{4 * lanes}i8"
+        name = name if arm else f"x86.avx512.vpdpbusd.{32 * lanes}"
+        operands = [(vtype("i8", 4 * lanes), _seen_as(o, x, "i8", 4).text) for x in (a, b)]
+        return o.emit(o.b.call(f"llvm.{name}", t, (t, c.text), *operands), int32, lanes, a, b, c)
+    if arm:
+        return None
+    for odd in (True, False):
+        halves = [_sixteen(o, x, odd, signed) for x, signed in ((a, not unsigned), (b, True))]
+        operands = [(vtype("i16", 2 * lanes), x.text) for x in halves]
+        text = o.b.call(f"llvm.x86.{_PAIRS[lanes]}", t, *operands)
+        c = o.binary("add", c, o.emit(text, int32, lanes, *halves))
+    return c
+
+
+def _seen_as(o: Operations, x: Value, scalar: str, count: int) -> Value:
+    """The bits of int32 lanes as ``count`` times as many narrower ones (int32 still, to us)."""
+    source, wanted = vtype("i32", x.lanes), vtype(scalar, x.lanes * count)
+    return o.emit(f"bitcast {source} {x.text} to {wanted}", int32, x.lanes, x)
+
+
+def _sixteen(o: Operations, x: Value, odd: bool, signed: bool) -> Value:
+    """Every second byte as a 16-bit number: the odd ones or the even ones."""
+    wide, t = _seen_as(o, x, "i16", 2), vtype("i16", 2 * x.lanes)
+    shift = "ashr" if signed else "lshr"
+    if not odd:
+        wide = o.emit(f"shl {t} {wide.text}, splat (i16 8)", int32, x.lanes, wide)
+    return o.emit(f"{shift} {t} {wide.text}, splat (i16 8)", int32, x.lanes, wide)
+
+
+def _dot_written_out(
+    o: Operations, v: list[Value], dtype: DType, lanes: int, unsigned: bool
+) -> Value:
+    a, b, total = v
+    for at in range(dtype.itemsize):
+        left, right = (
+            o.binary(
+                shift,
+                o.binary("shl", x, o.const(dtype.bits - 8 - 8 * at, dtype, lanes)),
+                o.const(dtype.bits - 8, dtype, lanes),
+            )
+            for x, shift in ((a, "lshr" if unsigned else "ashr"), (b, "ashr"))
+        )
+        total = o.binary("add", total, o.binary("mul", left, right))
+    return total
 
 
 # -- comparisons and tests -------------------------------------------------------------------------
@@ -311,4 +414,6 @@ OPS: Final[dict[str, Rule]] = {
     lanes: o.intrinsic("copysign", v[0], v[1]),
     "isnan": lambda o, v, dtype, lanes: o.compare("fcmp uno", v[0], v[0]),
     "isinf": _infinite("oeq"), "isfinite": _infinite("one"), "signbit": _signbit, "mulhi": _mulhi,
+    "ldexp": _ldexp,
+    "word": _word, "dotbytes": _dot_bytes(unsigned=False), "udotbytes": _dot_bytes(unsigned=True),
 }  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lamella.compiler.emit.llvm_builder import Builder, Value, scalar_type, vtype
+from lamella.compiler.emit.llvm_builder import Builder, Value
 from lamella.compiler.walk import expressions
 from lamella.ir.index import coefficient
 from lamella.ir.loops import For, Load, Store
@@ -47,12 +47,5 @@ def transposed(b: Builder, rows: Sequence[Value]) -> list[Value]:
     halves = (first, [k + size // 2 for k in first])
     for _ in range(size.bit_length() - 1):
         pairs = zip(found[: size // 2], found[size // 2 :], strict=True)
-        found = [_shuffle(b, low, high, order) for low, high in pairs for order in halves]
+        found = [b.shuffle(order, low, high) for low, high in pairs for order in halves]
     return found
-
-
-def _shuffle(b: Builder, low: Value, high: Value, order: Sequence[int]) -> Value:
-    t = vtype(scalar_type(low.dtype), low.lanes)
-    mask = ", ".join(f"i32 {k}" for k in order)
-    text = f"shufflevector {t} {low.text}, {t} {high.text}, <{len(order)} x i32> <{mask}>"
-    return b.pure(text, low.dtype, low.lanes, max(low.place, high.place))

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Final
+from typing import Final, Literal
 
 from lamella.errors import OptionError, did_you_mean
+from lamella.ir.vectors import VectorUnit
 
 __all__ = ["Target", "host", "named"]
+
+Dot = Literal["", "signed", "unsigned"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +26,8 @@ class Target:
     loop). ``gather``: so are
     gathers. ``half``: float16 converts in hardware. ``fma``: a*b+c in one instruction.
     ``contract``: a product and a sum may become one
-    fma (off in tests that want every bit). Sizes are in bytes.
+    fma (off in tests that want every bit). ``dot``: four products of bytes, those of one factor
+    signed or unsigned, are added to an int32 in one instruction. Sizes are in bytes.
     """
 
     name: str
@@ -37,6 +41,7 @@ class Target:
     fma: bool
     half: bool
     contract: bool = True
+    dot: Dot = ""
     l1: int = 32 << 10
     l2: int = 1 << 20
     l3: int = 16 << 20
@@ -51,6 +56,30 @@ class Target:
         contracted = "" if self.contract else "/exact"
         return f"{self.triple}/{self.cpu}/{self.features}/{self.vector_bytes}{contracted}"
 
+    def lacks(self, here: Target) -> str:
+        """Why the machine ``here`` cannot run this target's code, or nothing.
+
+        >>> named("avx2").lacks(named("avx512")), named("avx512").lacks(named("avx2"))
+        ('', 'its processor has fewer instructions')
+        """
+        kind = self.triple.split("-")[0]
+        if kind != here.triple.split("-")[0]:
+            return f"its processor is not of the kind {kind}"
+        fewer = self.vector_bytes > here.vector_bytes or (self.fma and not here.fma)
+        return "its processor has fewer instructions" if fewer else ""
+
+    @property
+    def scales(self) -> bool:
+        """Whether vectors are multiplied by powers of two in one instruction, whatever the power:
+        part of AVX-512.
+        """
+        return self.vector_bytes == 64 and self.triple.startswith("x86_64")
+
+    @property
+    def unit(self) -> VectorUnit:
+        """What schedules know of the vectors."""
+        return VectorUnit(self.vector_bytes, self.registers, self.dot == "unsigned")
+
     @property
     def attributes(self) -> str:
         """The LLVM function attributes of every kernel."""
@@ -58,8 +87,11 @@ class Target:
         return f'nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
 
 
-def _x86(name: str, cpu: str, vector_bytes: int, registers: int, **has: bool) -> Target:
-    return Target(name, "x86_64-unknown-linux-gnu", cpu, "", vector_bytes, registers, **has)
+def _x86(
+    name: str, cpu: str, vector_bytes: int, registers: int, dot: Dot = "", **has: bool
+) -> Target:
+    triple = "x86_64-unknown-linux-gnu"
+    return Target(name, triple, cpu, "", vector_bytes, registers, dot=dot, **has)
 
 
 NAMED: Final = {
@@ -68,9 +100,11 @@ NAMED: Final = {
     "avx2": _x86("avx2", "haswell", 32, 16, masked=False, gather=True, fma=True, half=True),
     "avx512": _x86("avx512", "skylake-avx512", 64, 32, masked=True, gather=True, fma=True,
     half=True),
+    "avx512vnni": _x86("avx512vnni", "cascadelake", 64, 32, "unsigned", masked=True, gather=True,
+    fma=True, half=True),
     "aarch64": Target(
         "aarch64", "aarch64-unknown-linux-gnu", "cortex-a76", "+neon,+fullfp16", 16, 32,
-        masked=False, gather=False, fma=True, half=True,
+        masked=False, gather=False, fma=True, half=True, dot="signed",
     ),
 }  # fmt: skip
 
@@ -99,6 +133,24 @@ def _generic(triple: str, features: dict[str, bool]) -> Target:
     if features.get("avx2") and features.get("fma"):
         return NAMED["avx2"]
     return NAMED["x86-64-v2"]
+
+
+def _dot(base: Target, cpu: str, features: dict[str, bool]) -> Dot:
+    """Which products of bytes a machine adds up in one instruction."""
+    if base.triple.startswith("aarch64"):
+        return "signed" if features.get("dotprod") or cpu.startswith("apple-") else ""
+    vnni = "avx512vnni" if base.vector_bytes == 64 else "avxvnni"
+    return "unsigned" if features.get(vnni) else ""
+
+
+def _listed() -> set[str]:
+    """The features of an AArch64 processor by Linux's names."""
+    try:
+        with open("/proc/cpuinfo") as lines:
+            found = next((line for line in lines if line.startswith("Features")), "")
+    except OSError:
+        return set()
+    return set(found.partition(":")[2].split())
 
 
 def _cache_sizes() -> tuple[int, int, int]:
@@ -132,6 +184,8 @@ def host() -> Target:
     found = dict(llvm.get_host_cpu_features())
     triple = llvm.get_process_triple()
     base = _generic(triple, found)
+    if base.triple.startswith("aarch64") and "asimddp" in _listed():
+        found["dotprod"] = True  # LLVM does not ask for it
     features = ",".join(
         f"{'+' if on else '-'}{name}"
         for name, on in sorted(found.items())
@@ -146,6 +200,7 @@ def host() -> Target:
         cpu=llvm.get_host_cpu_name(),
         features=features,
         half=half,
+        dot=_dot(base, llvm.get_host_cpu_name(), found),
         l1=l1,
         l2=l2,
         l3=l3,

@@ -52,10 +52,12 @@ _IN_FLOAT64: Final[dict[str, Unary]] = {
 _BINARY: Final[dict[str, Binary]] = {"atan2": trigonometry.atan2, "pow": power.power}
 FUNCTIONS: Final = frozenset(_UNARY) | frozenset(_IN_FLOAT64) | frozenset(_BINARY)
 _FORMATS: Final = {"float32": FLOAT32, "float64": FLOAT64}
+_SCALING: Final = {name: replace(form, scales=True) for name, form in _FORMATS.items()}
 
 
-def expand_expr(op: str, args: tuple[Expr, ...], dtype: DType) -> Expr:
-    """The elementary function ``op`` of ``args``, over basic operations.
+def expand_expr(op: str, args: tuple[Expr, ...], dtype: DType, scales: bool = False) -> Expr:
+    """The elementary function ``op`` of ``args``, over basic operations; ``scales``: ``ldexp`` is
+    an instruction.
 
     >>> from lamella.ir.loops import Const
     >>> expand_expr("pow", (Const(3.0, float32), Const(2.0, float32)), float32).op
@@ -63,9 +65,10 @@ def expand_expr(op: str, args: tuple[Expr, ...], dtype: DType) -> Expr:
     """
     if dtype.kind != "f":
         return power.integer_power(args[0], args[1], dtype)
-    form = _FORMATS.get(dtype.name)
+    form = (_SCALING if scales else _FORMATS).get(dtype.name)
     if form is None:
-        return cast(expand_expr(op, tuple(cast(a, float32) for a in args), float32), dtype)
+        wide = tuple(cast(a, float32) for a in args)
+        return cast(expand_expr(op, wide, float32, scales), dtype)
     if op in _UNARY:
         return _UNARY[op](args[0], form)
     if op in _IN_FLOAT64:
@@ -73,8 +76,9 @@ def expand_expr(op: str, args: tuple[Expr, ...], dtype: DType) -> Expr:
     return _BINARY[op](args[0], args[1], form)
 
 
-def expand_math(kernel: Kernel) -> Kernel:
-    """``kernel`` with every elementary function written out.
+def expand_math(kernel: Kernel, scales: bool = False) -> Kernel:
+    """``kernel`` with every elementary function written out; ``scales``: ``ldexp`` is an
+    instruction.
 
     >>> from lamella.ir.text import parse_kernel
     >>> kernel = parse_kernel('''kernel roots
@@ -87,14 +91,15 @@ def expand_math(kernel: Kernel) -> Kernel:
     return (
         kernel
         if not _Expander.needed(kernel)
-        else replace(kernel, body=_Expander().loop(kernel.body))
+        else replace(kernel, body=_Expander(scales).loop(kernel.body))
     )
 
 
 class _Expander:
     """Rewrites statements; equal objects give one result, so sharing is kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, scales: bool) -> None:
+        self.scales = scales
         self.done: dict[int, tuple[Expr, Expr]] = {}
 
     @staticmethod
@@ -151,7 +156,7 @@ class _Expander:
         if isinstance(expr, Apply):
             args = tuple([self.expr(a) for a in expr.args])
             if expr.op in FUNCTIONS:
-                return expand_expr(expr.op, args, expr.dtype)
+                return expand_expr(expr.op, args, expr.dtype, self.scales)
             return (
                 expr
                 if all(a is b for a, b in zip(args, expr.args, strict=True))

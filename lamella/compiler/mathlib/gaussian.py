@@ -89,7 +89,7 @@ def erf(x: Expr, form: Format) -> Expr:
     z = mul(a, a)
     near = fma(a, horner(z, _ERF[form], form), a)
     one = form.const(1.0)
-    if form is FLOAT32:
+    if form == FLOAT32:
         far = sub(one, exp(neg(horner(least(form.const(4.0), a), _TAIL, form)), form))
     else:
         far = sub(one, _erfc_positive(a, _ERFC))
@@ -111,6 +111,6 @@ def _erfc_positive(a: Expr, coefficients: tuple[float, ...]) -> Expr:
 def erfc(x: Expr, form: Format) -> Expr:
     """1 - erf(x), without cancellation"""
     wide = cast(x, float64)
-    value = _erfc_positive(absolute(wide), _ERFC_LOW if form is FLOAT32 else _ERFC)
+    value = _erfc_positive(absolute(wide), _ERFC_LOW if form == FLOAT32 else _ERFC)
     two = FLOAT64.const(2.0)
     return cast(select(lt(wide, FLOAT64.const(0.0)), sub(two, value), value), form.dtype)

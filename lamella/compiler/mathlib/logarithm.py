@@ -97,7 +97,7 @@ def _magic_bits(form: Format) -> int:
 
 def _rest(f: Expr, form: Format) -> Expr:
     """log(1 + f) - f"""
-    if form is FLOAT32:
+    if form == FLOAT32:
         return mul(mul(f, f), fma(f, horner(f, _LOG32, form), form.const(-0.5)))
     s = div(f, add(form.const(2.0), f))
     z = mul(s, s)

@@ -19,7 +19,6 @@ from lamella.compiler.mathlib.terms import (
     Pair,
     absolute,
     add,
-    bits,
     both,
     div,
     either,
@@ -100,7 +99,7 @@ def _exp2_pair(high: Expr, low: Expr) -> Expr:
     rest = fma(
         mul(r, r), horner(r, _EXP2[_F], _F), fma(r, _F.const(_LN2[0]), mul(r, _F.const(_LN2[1])))
     )
-    return scale(add(_F.const(1.0), rest), bits(shifted, _F), lt(clamped, _F.const(0.0)), _F)
+    return scale(add(_F.const(1.0), rest), shifted, clamped, _F)
 
 
 def power(a: Expr, b: Expr, form: Format) -> Expr:
@@ -109,7 +108,7 @@ def power(a: Expr, b: Expr, form: Format) -> Expr:
         return _SHORT[float(b.value)](a, form)
     base, exponent = cast(absolute(a), float64), cast(b, float64)
     finite = greatest(_F.const(-(2.0**66)), least(_F.const(2.0**66), exponent))
-    if form is FLOAT32:
+    if form == FLOAT32:
         value = exp2(mul(finite, log2(base, _F)), _F)
     else:
         high, low = _log2_pair(base)

@@ -8,7 +8,7 @@ recover a rounding error need it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from lamella.dtypes import DType, bool_, float32, float64, int32, int64, uint32, uint64
@@ -28,7 +28,7 @@ Pair = tuple[Expr, Expr]  # an unevaluated sum: the value and a far smaller corr
 @dataclass(frozen=True, slots=True)
 class Format:
     """A floating-point format: ``mantissa`` stored bits, exponent ``bias``, and the integer of its
-    size.
+    size. ``scales``: a product by a power of two is one instruction, whatever the power.
     """
 
     dtype: DType
@@ -36,6 +36,7 @@ class Format:
     unsigned: DType
     mantissa: int
     bias: int
+    scales: bool = field(default=False, compare=False)
 
     def const(self, value: float) -> Const:
         """A number of this format."""

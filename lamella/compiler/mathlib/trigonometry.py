@@ -323,7 +323,7 @@ def _signed(value: Expr, quadrant: Expr) -> Expr:
 def _angle(x: Expr, form: Format, which: int) -> Expr:
     """Sin (0), cos (1) or tan (2) in float64."""
     wide = cast(x, float64)
-    if form is FLOAT32:
+    if form == FLOAT32:
         return _pick(_choose(*_reduced_any(wide), low=True), which)
     ordinary = _pick(_choose(*_reduced(wide), low=False), which)
     rare = _pick(_choose(*_reduced_huge(wide), low=False), which)
@@ -392,7 +392,7 @@ def atan(x: Expr, form: Format) -> Expr:
 
 def atan2(y: Expr, x: Expr, form: Format) -> Expr:
     """The angle of the point (x, y)"""
-    if form is FLOAT32:
+    if form == FLOAT32:
         wide = _atan2(cast(y, float64), cast(x, float64))
         return cast(wide, float32)
     return _atan2(y, x)

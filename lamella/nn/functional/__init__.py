@@ -56,6 +56,7 @@ from lamella.nn.functional.dropout import (
 )
 from lamella.nn.functional.embedding import embedding, embedding_bag, one_hot, padding_row
 from lamella.nn.functional.grid import affine_grid, grid_sample
+from lamella.nn.functional.grouped import grouped_mm
 from lamella.nn.functional.interpolate import (
     interpolate,
     upsample,
@@ -151,7 +152,7 @@ __all__ = [
     "cosine_embedding_loss", "cosine_similarity", "cross_entropy", "ctc_loss", "dropout",
     "dropout1d", "dropout2d", "dropout3d", "elu", "elu_", "embedding", "embedding_bag",
     "feature_alpha_dropout", "fold", "fractional_max_pool2d", "fractional_max_pool3d",
-    "gaussian_nll_loss", "gelu", "glu", "grid_sample", "group_norm", "gumbel_softmax",
+    "gaussian_nll_loss", "gelu", "glu", "grid_sample", "group_norm", "grouped_mm", "gumbel_softmax",
     "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "hardtanh_", "hinge_embedding_loss",
     "huber_loss", "instance_norm", "interpolate", "kl_div", "l1_loss", "layer_norm",
     "leaky_relu", "leaky_relu_", "linear", "linear_cross_entropy", "local_response_norm",

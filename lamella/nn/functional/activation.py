@@ -13,6 +13,7 @@ from typing import Any
 import lamella as lm
 from lamella.errors import OptionError
 from lamella.nn.functional.support import choose, in_place, tensor
+from lamella.tensor.deferring import deferring
 from lamella.tensor.tensor import Tensor
 
 __all__ = [
@@ -31,6 +32,7 @@ def log_one_plus_exp(x: Tensor) -> Tensor:
     return lm.log1p(lm.exp(lm.where(large, -x, x))) + lm.where(large, x, 0)
 
 
+@deferring
 def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """``x`` where positive, ``alpha * (exp(x) - 1)`` elsewhere (Clevert et al., 2015).
 
@@ -51,6 +53,7 @@ def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     return elu(input, alpha, inplace=True)
 
 
+@deferring
 def celu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """``x`` where positive, ``alpha * (exp(x / alpha) - 1)`` elsewhere (Barron, 2017).
 
@@ -76,6 +79,7 @@ def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     return celu(input, alpha, inplace=True)
 
 
+@deferring
 def selu(input: Any, inplace: bool = False) -> Tensor:
     """Scaled :func:`elu` that keeps mean 0 and variance 1 (Klambauer et al., 2017).
 
@@ -104,6 +108,7 @@ def sigmoid(input: Any) -> Tensor:
     return lm.sigmoid(tensor(input))
 
 
+@deferring
 def logsigmoid(input: Any) -> Tensor:
     """``log(sigmoid(x)) = -softplus(-x)``.
 
@@ -122,6 +127,7 @@ def tanh(input: Any) -> Tensor:
     return lm.tanh(tensor(input))
 
 
+@deferring
 def tanhshrink(input: Any) -> Tensor:
     """``x - tanh(x)``.
 
@@ -132,6 +138,7 @@ def tanhshrink(input: Any) -> Tensor:
     return x - lm.tanh(x)
 
 
+@deferring
 def softsign(input: Any) -> Tensor:
     """``x / (1 + |x|)``.
 
@@ -142,6 +149,7 @@ def softsign(input: Any) -> Tensor:
     return x / (1 + abs(x))
 
 
+@deferring
 def silu(input: Any, inplace: bool = False) -> Tensor:
     """``x * sigmoid(x)`` (Elfwing et al., 2017).
 
@@ -152,16 +160,23 @@ def silu(input: Any, inplace: bool = False) -> Tensor:
     return in_place("silu", input, x * lm.sigmoid(x), inplace)
 
 
+@deferring
 def mish(input: Any, inplace: bool = False) -> Tensor:
-    """``x * tanh(softplus(x))`` (Misra, 2019).
+    """``x * tanh(softplus(x))`` (Misra, 2019), as ``x * (t^2 + 2t) / (t^2 + 2t + 2)`` with ``t =
+    exp(x)``: one function instead of three. Where ``x`` is positive, in powers of ``exp(-x)``.
 
     >>> mish(lm.asarray([0.0])).tolist()
     [0.0]
     """
     x = tensor(input)
-    return in_place("mish", input, x * lm.tanh(softplus(x)), inplace)
+    large = x > 0
+    t = lm.exp(lm.where(large, -x, x))
+    above = lm.where(large, 1 + 2 * t, t * (t + 2))
+    below = above + lm.where(large, 2 * t * t, 2)
+    return in_place("mish", input, x * above / below, inplace)
 
 
+@deferring
 def gelu(input: Any, approximate: str = "none") -> Tensor:
     """``x * Phi(x)`` with the normal distribution function (Hendrycks and Gimpel, 2016).
 
@@ -180,6 +195,7 @@ def gelu(input: Any, approximate: str = "none") -> Tensor:
     return 0.5 * x * (1 + lm.erf(x * math.sqrt(0.5)))
 
 
+@deferring
 def softplus(input: Any, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """``log(1 + exp(beta * x)) / beta``, ``x`` itself where ``beta * x > threshold``.
 

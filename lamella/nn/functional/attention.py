@@ -7,6 +7,7 @@ from typing import Any
 
 import lamella as lm
 from lamella.errors import DTypeError, OptionError, ShapeError
+from lamella.ir.node import Node
 from lamella.nn.functional.dropout import dropout
 from lamella.nn.functional.softmax import softmax
 from lamella.nn.functional.support import record, tensor
@@ -206,7 +207,11 @@ def _attend(
     given += [lm.broadcast_to(x, (*heads, *x.shape[-2:])) for x in (key, value)]
     if mask is not None:
         given.append(mask.reshape((*(1,) * (len(lead) + 2 - mask.ndim), *mask.shape)))
-    return record(lambda *nodes: attention(*nodes, before=before, after=after)[0], *given)
+
+    def result(q: Node, k: Node, v: Node, mask: Node | None = None) -> Node:
+        return attention(q, k, v, mask, before, after)[0]
+
+    return record(result, *given)
 
 
 def _check_heads(heads: int, held: int) -> None:

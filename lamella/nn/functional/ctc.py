@@ -55,9 +55,9 @@ def ctc_loss(
     check_float("ctc_loss", x)
     choose("ctc_loss", "reduction", reduction, ("mean", "sum", "none"))
     if x.ndim == 2:
-        rows = [tensor(each).reshape(1) for each in (input_lengths, target_lengths)]
         single = tensor(targets).reshape((1, -1))
-        losses = ctc_loss(x[:, None], single, *rows, blank, reduction, zero_infinity)
+        steps, counts = (tensor(each).reshape(1) for each in (input_lengths, target_lengths))
+        losses = ctc_loss(x[:, None], single, steps, counts, blank, reduction, zero_infinity)
         return losses[0] if reduction == "none" else losses
     frames, lengths = _lengths(x, input_lengths), _lengths(x, target_lengths)
     labels = _labels(x, tensor(targets), lengths)
@@ -74,19 +74,19 @@ def ctc_loss(
 
 
 def _lengths(x: Tensor, lengths: Any) -> Tensor:
-    lengths = tensor(lengths)
-    if not lengths.dtype.is_integer:
+    counts = tensor(lengths)
+    if not counts.dtype.is_integer:
         raise DTypeError(
-            f"[ctc_loss] lengths are {lengths.dtype.name}, but count; cast them with "
+            f"[ctc_loss] lengths are {counts.dtype.name}, but count; cast them with "
             ".astype(lm.int64)"
         )
-    if x.ndim != 3 or tuple(lengths.shape) != (x.shape[1],):
+    if x.ndim != 3 or tuple(counts.shape) != (x.shape[1],):
         raise ShapeError(
             f"[ctc_loss] log_probs of shape {tuple(x.shape)} with lengths of shape "
-            f"{tuple(lengths.shape)}: they are (T, N, C) and (N,); move axes or give a length for "
+            f"{tuple(counts.shape)}: they are (T, N, C) and (N,); move axes or give a length for "
             "each sequence"
         )
-    return lengths.astype(lm.int64)
+    return counts.astype(lm.int64)
 
 
 def _labels(x: Tensor, targets: Tensor, lengths: Tensor) -> Tensor:

@@ -81,8 +81,8 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Tens
     """
     x1, x2 = lm.broadcast_arrays(tensor(x1), tensor(x2))
     check_float("cosine_similarity", x1 if x2.dtype.is_floating else x2)
-    norms = (lm.maximum(vector_norm(x, 2, dim), eps) for x in (x1, x2))
-    return (x1 * x2).sum(dim) / (next(norms) * next(norms))
+    norm1, norm2 = (lm.maximum(vector_norm(x, 2, dim), eps) for x in (x1, x2))
+    return lm.sum(x1 * x2, dim) / (norm1 * norm2)
 
 
 def pairwise_distance(

@@ -20,8 +20,6 @@ from lamella.tensor.tensor import Tensor
 
 __all__ = ["affine_grid", "grid_sample"]
 
-Size = Any
-
 
 def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
     """The places that affine maps send the elements of an output image to, for :func:`grid_sample`.
@@ -135,12 +133,12 @@ def _check(x: Tensor, grid: Tensor, mode: str, padding_mode: str) -> None:
     check_float("grid_sample", grid)
 
 
-def _position(c: Tensor, size: Size, aligned: bool) -> Tensor:
+def _position(c: Tensor, size: int, aligned: bool) -> Tensor:
     """A normalised coordinate in elements."""
     return (c + 1) * ((size - 1) / 2) if aligned else ((c + 1) * size - 1) / 2
 
 
-def _kept(c: Tensor, size: Size, padding_mode: str, aligned: bool) -> Tensor:
+def _kept(c: Tensor, size: int, padding_mode: str, aligned: bool) -> Tensor:
     """A coordinate outside the axis moved inside, unless zeros lie there; derivative 0 at the
     border, as in PyTorch.
     """
@@ -151,7 +149,7 @@ def _kept(c: Tensor, size: Size, padding_mode: str, aligned: bool) -> Tensor:
     return lm.where(c <= 0, 0, lm.where(c >= size - 1, size - 1, c))
 
 
-def _reflected(c: Tensor, low: Size, high: Size) -> Tensor:
+def _reflected(c: Tensor, low: float, high: float) -> Tensor:
     """``c`` mirrored at ``low / 2`` and ``high / 2`` until it lies between them."""
     if low == high:
         return c * 0

@@ -43,9 +43,9 @@ class _Axis:
     after: int
     factor: float | None
     aligned: bool
-    kind: type
+    kind: type[np.floating[Any]]
 
-    def step(self) -> Any:
+    def step(self) -> np.floating[Any]:
         """How far apart the outputs are, in input elements."""
         if self.aligned:
             return self.kind((self.before - 1) / (self.after - 1) if self.after > 1 else 0)
@@ -55,9 +55,13 @@ class _Axis:
 
     def centres(self) -> np.ndarray:
         """Where each output lies, in input elements."""
-        places = np.arange(self.after).astype(self.kind)
-        half = self.kind(0.5)
-        return self.step() * places if self.aligned else self.step() * (places + half) - half
+        places: np.ndarray = np.arange(self.after).astype(self.kind)
+        if not self.aligned:
+            half = self.kind(0.5)
+            places = (places + half) * self.step() - half
+        else:
+            places = places * self.step()
+        return places
 
 
 def _nearest(axis: _Axis, exact: bool) -> np.ndarray:
@@ -67,7 +71,8 @@ def _nearest(axis: _Axis, exact: bool) -> np.ndarray:
     found = np.floor((places + np.float32(0.5)) * step if exact else places * step)
     if not exact and axis.after == axis.before:
         found = places
-    return np.minimum(found.astype(np.int64), axis.before - 1)
+    nearest: np.ndarray = np.minimum(found.astype(np.int64), axis.before - 1)
+    return nearest
 
 
 Taps = list[tuple[np.ndarray, np.ndarray]]
@@ -95,7 +100,7 @@ def _cubic(axis: _Axis) -> Taps:
     low = np.floor(centres)
     taps = []
     for offset in (-1, 0, 1, 2):
-        weight = _cubic_weight(centres - low - offset, -0.75).astype(axis.kind)
+        weight: np.ndarray = _cubic_weight(centres - low - offset, -0.75).astype(axis.kind)
         taps.append((np.clip(low.astype(np.int64) + offset, 0, axis.before - 1), weight))
     return taps
 

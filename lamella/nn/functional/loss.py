@@ -7,6 +7,7 @@ pairs and triplets in ``loss_pairs``.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import lamella as lm
@@ -26,16 +27,16 @@ def _weighted(op: str, losses: Tensor, weight: Any, reduction: str) -> Tensor:
     """The losses times a weight of their shape; the mean is divided by the sum of weights."""
     if weight is None:
         return reduce_loss(op, losses, reduction)
-    weight = tensor(weight)
-    if tuple(weight.shape) != tuple(losses.shape):
+    weights = tensor(weight)
+    if tuple(weights.shape) != tuple(losses.shape):
         raise ShapeError(
-            f"[{op}] a weight of shape {tuple(weight.shape)} for losses of shape "
+            f"[{op}] a weight of shape {tuple(weights.shape)} for losses of shape "
             f"{tuple(losses.shape)}; give one weight for each"
         )
     choose(op, "reduction", reduction, ("mean", "sum", "none"))
     if reduction == "mean":
-        return (losses * weight).sum() / weight.sum()
-    return reduce_loss(op, losses * weight, reduction)
+        return (losses * weights).sum() / weights.sum()
+    return reduce_loss(op, losses * weights, reduction)
 
 
 def mse_loss(input: Any, target: Any, reduction: str = "mean", weight: Any = None) -> Tensor:
@@ -128,19 +129,27 @@ def binary_cross_entropy_with_logits(
     return reduce_loss("binary_cross_entropy_with_logits", losses, reduction)
 
 
+def _bounded(log: Callable[[Tensor], Tensor], x: Tensor, pole: float) -> Tensor:
+    """``log(x)``, at least -100; within 1e-12 of its pole the derivative is 1e12 and not infinite,
+    so that the gradient through a saturated sigmoid is 0 and not NaN.
+    """
+    near = max(1e-12, lm.finfo(x.dtype).smallest_normal)
+    small, still = x - pole < near, x.detach()
+    steep = lm.maximum(log(still), -100.0) + (x - still) / near
+    return lm.where(small, steep, log(lm.where(small, pole + 1, x)))
+
+
 def binary_cross_entropy(
     input: Any, target: Any, weight: Any = None, reduction: str = "mean"
 ) -> Tensor:
     """``-(t log x + (1 - t) log(1 - x))`` of probabilities; logarithms are bounded by -100, as in
-    PyTorch. Outside ``[0, 1]`` the result is NaN.
+    PyTorch, and their derivatives by 1e12. Outside ``[0, 1]`` the result is NaN.
 
     >>> binary_cross_entropy(lm.asarray([1.0]), lm.asarray([1.0])).item()
     0.0
     """
     x, target = matching("binary_cross_entropy", input, target)
-    losses = -(
-        target * lm.maximum(lm.log(x), -100.0) + (1 - target) * lm.maximum(lm.log1p(-x), -100.0)
-    )
+    losses = -(target * _bounded(lm.log, x, 0) + (1 - target) * _bounded(lm.log1p, -x, -1))
     losses = losses if weight is None else losses * weight
     return reduce_loss("binary_cross_entropy", losses, reduction)
 
@@ -160,7 +169,7 @@ def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = 
         counts = target != 0
         losses = lm.where(counts, target * (lm.log(lm.where(counts, target, 1)) - x), 0)
     if reduction == "batchmean":
-        return losses.sum() / (x.shape[0] if x.ndim else 1)
+        return lm.sum(losses) / (x.shape[0] if x.ndim else 1)
     return reduce_loss("kl_div", losses, reduction)
 
 
@@ -198,17 +207,17 @@ def _variances(var: Any, x: Tensor) -> Tensor:
         if var < 0:
             raise OptionError(f"[gaussian_nll_loss] var={var} is negative; give 0 or more")
         return lm.full_like(x, var)
-    var = tensor(var)
-    shape, wanted = tuple(var.shape), tuple(x.shape)
+    variances = tensor(var)
+    shape, wanted = tuple(variances.shape), tuple(x.shape)
     if shape != wanted and shape == wanted[:-1]:
-        return var[..., None]
+        return variances[..., None]
     different = [v for v, w in zip(shape, wanted, strict=False) if v != w]
     if len(shape) != len(wanted) or different not in ([], [1]):
         raise ShapeError(
             f"[gaussian_nll_loss] var of shape {shape} for an input of shape {wanted}: it is of "
             "that shape, without its last axis, or with one axis of size 1; reshape it"
         )
-    return var
+    return variances
 
 
 def gaussian_nll_loss(

@@ -10,6 +10,7 @@ import lamella as lm
 from lamella import ops
 from lamella.errors import OptionError, ShapeError
 from lamella.nn.functional.support import check_float, record, tensor
+from lamella.tensor.deferring import deferring
 from lamella.tensor.tensor import Tensor
 
 __all__ = [
@@ -44,6 +45,7 @@ def _affine(y: Tensor, weight: Any, bias: Any) -> Tensor:
     return y if bias is None else y + bias
 
 
+@deferring
 def layer_norm(
     input: Any,
     normalized_shape: int | Sequence[int],
@@ -65,6 +67,7 @@ def layer_norm(
     return _affine(_whitened(_wide(x), axes, eps).astype(x.dtype), weight, bias)
 
 
+@deferring
 def rms_norm(
     input: Any, normalized_shape: int | Sequence[int], weight: Any = None, eps: float | None = None
 ) -> Tensor:
@@ -84,6 +87,7 @@ def rms_norm(
     return _affine(y.astype(x.dtype), weight, None)
 
 
+@deferring
 def group_norm(
     input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Tensor:
@@ -123,13 +127,14 @@ def batch_norm(
 ) -> Tensor:
     """Normalise each channel of ``(N, C, *)`` (Ioffe and Szegedy, 2015).
 
-    In training (or without running statistics) with the batch's mean and biased variance; the
-    running ones move by ``momentum`` towards the batch's mean and unbiased variance, in place.
-    Otherwise with the running ones.
+    In training with the batch's mean and biased variance; the running ones, where given, move by
+    ``momentum`` towards the batch's mean and unbiased variance, in place. Otherwise with the
+    running ones.
 
     Raises:
         ShapeError: without a channel axis, or for other channels than the statistics have.
-        OptionError: in training with one value a channel.
+        OptionError: in training with one value a channel; otherwise without running statistics;
+            for one of them without the other.
 
     >>> batch_norm(lm.asarray([[1.0], [3.0]]), None, None, training=True, eps=0.0).tolist()
     [[-1.0], [1.0]]
@@ -143,12 +148,27 @@ def batch_norm(
             f"{'' if known is None else f'{known.shape[0]} '}channels; build the layer for the "
             "input's second axis"
         )
+    _require_running("batch_norm", running_mean, running_var, training, "training=True")
     wide = _wide(x)
-    if training or running_mean is None or running_var is None:
+    if training:
         y = _batch_statistics(wide, running_mean, running_var, momentum, eps)
     else:
         y = (wide - _channels(running_mean, x)) * lm.rsqrt(_channels(running_var, x) + eps)
     return _affine(y, _channels(weight, x), _channels(bias, x)).astype(x.dtype)
+
+
+def _require_running(op: str, mean: Any, var: Any, own: bool, option: str) -> None:
+    """Raise unless there are statistics to normalise by: the input's own, or both running ones."""
+    if mean is None and var is None and not own:
+        raise OptionError(
+            f"[{op}] neither running_mean nor running_var, and not {option}, so that there is "
+            f"nothing to normalise by; give both, or {option} for the input's own statistics"
+        )
+    if (mean is None) != (var is None):
+        missing, given = ("mean", "var") if mean is None else ("var", "mean")
+        raise OptionError(
+            f"[{op}] running_{given} without running_{missing}; give both of them, or neither"
+        )
 
 
 def _batch_statistics(
@@ -189,7 +209,8 @@ def instance_norm(
 
     Raises:
         ShapeError: without spatial axes, or for other channels than the statistics have.
-        OptionError: with one value a channel, or without any statistics.
+        OptionError: with one value a channel; without any statistics; for a running mean without
+            the variance, or the reverse.
 
     >>> instance_norm(lm.asarray([[[1.0, 3.0]]]), eps=0.0).tolist()
     [[[-1.0, 1.0]]]
@@ -203,11 +224,10 @@ def instance_norm(
             f"{'' if known is None else f'{known.shape[0]} '}channels; add axes or build the layer "
             "for the input's second axis"
         )
+    _require_running(
+        "instance_norm", running_mean, running_var, use_input_stats, "use_input_stats=True"
+    )
     if not use_input_stats:
-        if running_mean is None or running_var is None:
-            raise OptionError(
-                "[instance_norm] use_input_stats=False without running statistics; give them"
-            )
         return batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps)
     wide = _wide(x)
     axes = tuple(range(2, x.ndim))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -14,7 +14,9 @@ from lamella.tensor.tensor import Tensor
 
 __all__ = ["pad"]
 
-_MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+_MODES: Final[dict[str, Literal["reflect", "edge", "wrap"]]] = {
+    "reflect": "reflect", "replicate": "edge", "circular": "wrap",
+}
 
 
 def pad(
@@ -102,4 +104,5 @@ def _places(x: Tensor, axis: int, low: int, high: int, mode: str) -> np.ndarray:
     places = np.arange(size)
     if mode == "circular":  # goes around what is left
         return np.pad(places[cut], ends, mode="wrap")
-    return np.pad(places, ends, mode=_MODES[mode])[cut]  # type: ignore[call-overload]
+    padded: np.ndarray = np.pad(places, ends, mode=_MODES[mode])
+    return padded[cut]

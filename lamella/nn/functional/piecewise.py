@@ -10,6 +10,7 @@ from typing import Any
 import lamella as lm
 from lamella.errors import OptionError, ShapeError
 from lamella.nn.functional.support import in_place, tensor
+from lamella.tensor.deferring import deferring
 from lamella.tensor.tensor import Tensor
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@deferring
 def relu(input: Any, inplace: bool = False) -> Tensor:
     """``max(x, 0)``, with derivative 0 at 0; NaN stays NaN.
 
@@ -38,6 +40,7 @@ def relu_(input: Tensor) -> Tensor:
     return relu(input, inplace=True)
 
 
+@deferring
 def hardtanh(
     input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
 ) -> Tensor:
@@ -65,6 +68,7 @@ def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Ten
     return hardtanh(input, min_val, max_val, inplace=True)
 
 
+@deferring
 def relu6(input: Any, inplace: bool = False) -> Tensor:
     """``min(max(x, 0), 6)``.
 
@@ -75,6 +79,7 @@ def relu6(input: Any, inplace: bool = False) -> Tensor:
     return in_place("relu6", input, lm.where(x >= 6, 6, relu(x)), inplace)
 
 
+@deferring
 def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """``x`` where positive, ``negative_slope * x`` elsewhere.
 
@@ -153,6 +158,7 @@ def rrelu_(
     return rrelu(input, lower, upper, training, inplace=True)
 
 
+@deferring
 def threshold(input: Any, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """``x`` where above ``threshold``, ``value`` elsewhere.
 
@@ -173,6 +179,7 @@ def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
     return in_place("threshold_", input, lm.where(x <= threshold, value, x), True)
 
 
+@deferring
 def hardshrink(input: Any, lambd: float = 0.5) -> Tensor:
     """``x`` outside ``[-lambd, lambd]``, 0 inside.
 
@@ -183,6 +190,7 @@ def hardshrink(input: Any, lambd: float = 0.5) -> Tensor:
     return lm.where((x >= -lambd) & (x <= lambd), 0, x)
 
 
+@deferring
 def softshrink(input: Any, lambd: float = 0.5) -> Tensor:
     """``x`` moved towards 0 by ``lambd``, and 0 where that would pass it.
 
@@ -199,6 +207,7 @@ def softshrink(input: Any, lambd: float = 0.5) -> Tensor:
     return lm.where(small, 0, lm.where(x > 0, x - lambd, x + lambd))
 
 
+@deferring
 def hardsigmoid(input: Any, inplace: bool = False) -> Tensor:
     """``relu6(x + 3) / 6``.
 
@@ -208,6 +217,7 @@ def hardsigmoid(input: Any, inplace: bool = False) -> Tensor:
     return in_place("hardsigmoid", input, relu6(tensor(input) + 3) / 6, inplace)
 
 
+@deferring
 def hardswish(input: Any, inplace: bool = False) -> Tensor:
     """``x * relu6(x + 3) / 6`` (Howard et al., 2019).
 

@@ -7,6 +7,9 @@ from typing import Any
 import lamella as lm
 from lamella.errors import OptionError, ShapeError
 from lamella.nn.functional.support import check_float, tensor
+from lamella.tensor.axes import axis_of
+from lamella.tensor.deferring import deferring
+from lamella.tensor.reduction import peak
 from lamella.tensor.tensor import Tensor
 
 __all__ = ["glu", "gumbel_softmax", "log_softmax", "softmax", "softmin"]
@@ -22,6 +25,7 @@ def glu(input: Any, dim: int = -1) -> Tensor:
     [1.0]
     """
     x = tensor(input)
+    dim = axis_of("glu", dim, x.shape)
     if x.shape[dim] % 2:
         raise ShapeError(
             f"[glu] axis {dim} of shape {x.shape} has an odd size and no halves; give an even one"
@@ -31,19 +35,18 @@ def glu(input: Any, dim: int = -1) -> Tensor:
     return lm.moveaxis(moved[:half] * lm.sigmoid(moved[half:]), 0, dim)
 
 
-def _shifted(op: str, x: Any, dim: int, dtype: Any) -> Tensor:
-    """``x`` minus its maximum, which changes neither softmax nor its derivative; -inf rows stay
-    defined.
-    """
-    x = tensor(x)
-    x = x if dtype is None else x.astype(dtype)
+def _shifted(op: str, input: Any, dim: int, dtype: Any) -> Tensor:
+    """``input`` minus its maximum, which changes neither softmax nor its derivative."""
+    x = tensor(input) if dtype is None else tensor(input).astype(dtype)
     check_float(op, x)
     if x.ndim == 0 and dim in (0, -1):
         return x - x.detach()
-    top = x.detach().max(dim, keepdims=True)
-    return x - lm.where(lm.isfinite(top), top, 0)
+    if x.shape[axis_of(op, dim, x.shape)] == 0:
+        return x
+    return x - peak(x, dim)
 
 
+@deferring
 def softmax(input: Any, dim: int = -1, dtype: Any = None) -> Tensor:
     """``exp(x) / sum(exp(x))`` along ``dim``, shifted by the maximum.
 
@@ -56,9 +59,10 @@ def softmax(input: Any, dim: int = -1, dtype: Any = None) -> Tensor:
     grown = lm.exp(_shifted("softmax", input, dim, dtype))
     if grown.ndim == 0:
         return grown / grown
-    return grown / grown.sum(dim, keepdims=True)
+    return grown * (1 / grown.sum(dim, keepdims=True))  # divides once a row
 
 
+@deferring
 def log_softmax(input: Any, dim: int = -1, dtype: Any = None) -> Tensor:
     """``x - log(sum(exp(x)))`` along ``dim``, shifted by the maximum.
 

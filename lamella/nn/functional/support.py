@@ -64,11 +64,10 @@ def per_axis(
     >>> per_axis("conv2d", "stride", 2, 2, 1)
     (2, 2)
     """
-    values = tuple(value) if isinstance(value, Sequence) else (value,) * rank
-    values = tuple(int(v) if isinstance(v, np.integer) else v for v in values)
-    if len(values) != rank or any(
-        not isinstance(v, int) or isinstance(v, bool) or v < least for v in values
-    ):
+    given: tuple[object, ...] = tuple(value) if isinstance(value, Sequence) else (value,) * rank
+    values = tuple(int(v) for v in given if isinstance(v, (int, np.integer)))
+    whole = len(values) == len(given) == rank and not any(isinstance(v, bool) for v in given)
+    if not whole or any(v < least for v in values):
         raise OptionError(
             f"[{op}] {name}={value!r} is not a whole number >= {least} or {rank} of them; give one "
             "per spatial axis"

@@ -3,11 +3,13 @@
 Input: real and imaginary parts (the second None where it is zero), the sign of the exponent.
 Output: both parts of ``Σ x[j] exp(sign 2πi j k / n)``, unscaled.
 
-Method: lengths up to 128 (to 400 without good factors) are one contraction with a matrix.
-Others are split as n = n1 n2 (Cooley and Tukey, 1965): transforms of length n1, twiddle factors,
-transforms of length n2. Larger primes are convolutions with a chirp (Bluestein, 1970), of a length
-that is a power of 2. All is composed of contractions and products, so that derivatives, batching
-and every target follow. Tables are computed in float64, their angles reduced exactly.
+Method: short lengths are one contraction with a matrix. Those without a prime factor above 13 are
+transformed by ``ops.fourier``, whole where there are many beside each other, else as n = n1 n2
+(Cooley and Tukey, 1965): transforms of length n1, twiddle factors, transforms of length n2. Of the
+others those up to 128 (to 400 without good factors) are contractions; longer ones are split in the
+same way, and large primes are convolutions with a chirp (Bluestein, 1970), of a length that is a
+power of 2. Derivatives and batching follow from the parts. Tables are computed in float64, their
+angles reduced exactly.
 """
 
 from __future__ import annotations
@@ -20,7 +22,11 @@ import numpy as np
 
 from lamella import ops
 from lamella.dtypes import DType
+from lamella.ir.dim import product
 from lamella.ir.node import Node
+from lamella.ops.families import to_shape
+from lamella.ops.fourier_factors import GREATEST, turns
+from lamella.ops.fourier_kernel import table_of
 from lamella.tensor.core import node_of, wrap
 from lamella.tensor.host import node_from_array
 from lamella.tensor.joining import concat
@@ -29,7 +35,7 @@ from lamella.tensor.linalg import matmul
 if TYPE_CHECKING:
     from lamella.tensor.tensor import Tensor
 
-__all__ = ["Pair", "divisor", "kept", "transform", "turns"]
+__all__ = ["Pair", "divisor", "kept", "settled", "split", "transform", "turns"]
 
 Pair = tuple["Tensor", "Tensor | None"]
 
@@ -37,6 +43,10 @@ _DIRECT: Final = 128  # lengths that are one contraction
 _DIRECT_ODD: Final = 400  # the same, of those without two factors from 16 on
 _RADIX: Final = 64  # the longest transforms that others are split into, where there is a choice
 _LEAST: Final = 16  # shorter contractions are slow
+_MATRIX: Final = 16  # lengths up to which nothing is quicker than one contraction
+_WHOLE: Final = 2048  # lengths up to which many transforms are done whole
+_LONGEST: Final = 4096  # the longest transform that is not split
+_MANY: Final = 8  # transforms beside each other that fill vectors
 
 
 def divisor(n: int) -> int:
@@ -55,19 +65,6 @@ def divisor(n: int) -> int:
     if found:
         return min(wide or found, key=lambda d: abs(math.log(d / target)))
     return next((d for d in range(_RADIX + 1, math.isqrt(n) + 1) if n % d == 0), n)
-
-
-def turns(numerator: np.ndarray, n: int) -> np.ndarray:
-    """``exp(2πi numerator / n)``, exact at quarter turns.
-
-    >>> turns(np.arange(4), 4).tolist()
-    [(1+0j), 1j, (-1+0j), -1j]
-    """
-    quarter, rest = np.divmod(4 * (numerator % n), n)
-    angle = np.pi / 2 * rest / n
-    c, s = np.cos(angle), np.sin(angle)
-    real, imag = np.choose(quarter, [c, -s, -c, s]), np.choose(quarter, [s, c, -s, -c])
-    return (real + 0.0) + 1j * (imag + 0.0)
 
 
 def _nodes(table: np.ndarray, dtype: DType) -> tuple[Node, Node]:
@@ -101,6 +98,14 @@ def _chirp(n: int, length: int, sign: int, dtype: DType) -> tuple[Node, Node, No
 def kept(x: Tensor) -> Tensor:
     """``x`` in memory of its own."""
     return wrap(ops.barrier(node_of(x)))
+
+
+def settled(x: Tensor) -> Tensor:
+    """``x`` in memory, where it is not the result of a kernel already."""
+    node = node_of(x)
+    while node.op.name == "reshape" and node.value is None:
+        node = node.inputs[0]
+    return x if node.value is not None or node.op.name in ("part", "barrier") else kept(x)
 
 
 def _times(a: Tensor, b: Tensor | None, c: Any, d: Any) -> tuple[Tensor, Tensor]:
@@ -145,6 +150,74 @@ def _bluestein(re: Tensor, im: Tensor | None, n: int, sign: int) -> tuple[Tensor
     return _times(p[..., :n], q[..., :n], c, s)
 
 
+@lru_cache(maxsize=64)
+def _table(n: int, sign: int, dtype: DType) -> tuple[Node, Node]:
+    return _nodes(table_of(n, sign), dtype)
+
+
+@lru_cache(maxsize=256)
+def split(n: int, many: bool) -> tuple[int, int] | None:
+    """The lengths of two transforms that one of ``n`` becomes: (1, n) where it is done whole, None
+    where the kernel does not do it. Both are near the root of n; the second is a multiple of 16
+    where that is as good, for a short table.
+
+    >>> split(1000, True), split(1024, False), split(1009, True), split(10**7, False)
+    ((1, 1000), (32, 32), None, (3125, 3200))
+    """
+    left = n
+    for prime in (2, 3, 5, 7, 11, GREATEST):
+        while left % prime == 0:
+            left //= prime
+    if left != 1 or n <= _MATRIX:
+        return None
+    if many and n <= _WHOLE:
+        return 1, n
+    found = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0]
+    pairs = [pair for d in found for pair in ((d, n // d), (n // d, d)) if max(pair) <= _LONGEST]
+    if not pairs:
+        return None
+    return min(pairs, key=lambda pair: (sum(pair) + (pair[1] % 16 > 0) * pair[1] / 4, pair))
+
+
+def _by_kernel(
+    re: Tensor, im: Tensor | None, sizes: tuple[int, int], sign: int
+) -> tuple[Tensor, Tensor]:
+    """Transforms of the rows of ``re`` and ``im``, of two axes each."""
+    (n1, n2), rows, dtype = sizes, re.shape[0], re.dtype
+    x, y = node_of(re), node_of(re * 0 if im is None else im)
+    shape = (1, rows, n2) if n1 == 1 else (rows, n1, n2)
+    x, y = ops.reshape(x, shape), ops.reshape(y, shape)
+    if n1 == 1:
+        x, y = ops.fourier(x, y, _table(n2, sign, dtype), sign, True, True)
+    else:
+        x, y = ops.fourier(x, y, _table(n1, sign, dtype), sign)
+        c, s = (to_shape(node_of(part), shape) for part in _turned(n1, n2, sign, dtype))
+        x, y = (
+            ops.subtract(ops.multiply(x, c), ops.multiply(y, s)),
+            ops.add(ops.multiply(x, s), ops.multiply(y, c)),
+        )
+        x, y = ops.fourier(x, y, _table(n2, sign, dtype), sign, True, False)
+    return wrap(ops.reshape(x, re.shape)), wrap(ops.reshape(y, re.shape))
+
+
+def _turned(n1: int, n2: int, sign: int, dtype: DType) -> tuple[Tensor, Tensor]:
+    """The twiddle factors (n1, n2); those of large tables are products of two, sixteen apart."""
+    if n1 * n2 <= 2**16 or n2 % 16:
+        c, s = (wrap(node) for node in _twiddles(n1, n2, sign, dtype))
+        return c, s
+    (a, b), (c, d) = ((wrap(x), wrap(y)) for x, y in _apart(n1, n2, sign, dtype))
+    p, q = _times(a, b, c, d)
+    return p.reshape((n1, n2)), q.reshape((n1, n2))
+
+
+@lru_cache(maxsize=64)
+def _apart(n1: int, n2: int, sign: int, dtype: DType) -> tuple[tuple[Node, Node], ...]:
+    """Of ``j = 16 h + l`` the twiddle factors by h (n1, n2 / 16, 1) and by l (n1, 1, 16)."""
+    k = np.arange(n1)[:, None, None]
+    steps = (np.arange(0, n2, 16)[:, None], np.arange(16))
+    return tuple(_nodes(turns(sign * k * step, n1 * n2), dtype) for step in steps)
+
+
 def transform(re: Tensor, im: Tensor | None, sign: int) -> tuple[Tensor, Tensor]:
     """The unscaled transform along the last axis; ``sign`` is -1 forwards, 1 backwards.
 
@@ -153,6 +226,13 @@ def transform(re: Tensor, im: Tensor | None, sign: int) -> tuple[Tensor, Tensor]
     [[3.0, -1.0], [0.0, 0.0]]
     """
     n = int(re.shape[-1])
+    rows = product(re.shape[:-1])
+    sizes = split(n, rows >= _MANY) if isinstance(rows, int) else None
+    if sizes is not None:
+        flat = None if im is None else im.reshape((rows, n))
+        p, q = _by_kernel(re.reshape((rows, n)), flat, sizes, sign)
+        return p.reshape(re.shape), q.reshape(re.shape)
+    re, im = settled(re), None if im is None else settled(im)
     n1 = divisor(n)
     if n1 == n:
         if n > _DIRECT_ODD:

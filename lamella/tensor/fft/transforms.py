@@ -6,6 +6,7 @@ Input: tensors or anything :func:`lamella.asarray` takes. Output: complex tensor
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from functools import lru_cache
@@ -16,12 +17,14 @@ import numpy as np
 from lamella import ops
 from lamella.dtypes import DType, float32, float64
 from lamella.errors import DTypeError, OptionError, ShapeError, did_you_mean
-from lamella.ir.dim import Dim, product
+from lamella.ir.dim import Dim, Size, product
 from lamella.ir.node import Node
+from lamella.ops.families import to_shape
 from lamella.tensor.axes import axes_of, axis_of
 from lamella.tensor.complex import complex, conj
-from lamella.tensor.core import wrap
-from lamella.tensor.fft.plan import Pair, kept, transform, turns
+from lamella.tensor.core import node_of, wrap
+from lamella.tensor.deferring import deferring
+from lamella.tensor.fft.plan import Pair, kept, settled, transform, turns
 from lamella.tensor.host import node_from_array
 from lamella.tensor.joining import concat, stack
 from lamella.tensor.keywords import with_synonyms
@@ -56,14 +59,16 @@ def _input(name: str, x: TensorLike, real: bool = False) -> Node:
     return ops.cast(node, float64 if node.dtype is float64 else float32)
 
 
-def _scale(name: str, norm: str, n: int, sign: int) -> float:
+def _scale(name: str, norm: Norm, n: int, sign: int) -> float:
+    norm = "backward" if norm is None else norm
     if norm not in _FORWARD:
         raise OptionError(f"[{name}] no norm {norm!r}; {did_you_mean(str(norm), _FORWARD)}")
     power = _FORWARD[norm] if sign < 0 else 1.0 - _FORWARD[norm]
-    return float(n) ** -power
+    return math.pow(n, -power)
 
 
-def _size(name: str, n: Any, present: Any) -> int:
+def length_of(name: str, n: Any, present: Any) -> int:
+    """The length ``n`` of a transform, by default the one there is."""
     if n is None:
         n = present
     if isinstance(n, Dim):
@@ -80,9 +85,9 @@ def _size(name: str, n: Any, present: Any) -> int:
     return found
 
 
-def _fitted(x: Tensor, n: int) -> Tensor:
+def fitted(x: Tensor, n: int) -> Tensor:
     """The last axis cut or filled with zeros to length ``n``."""
-    size = x.shape[-1]
+    size: Size = x.shape[-1]
     if size == n:
         return x
     if not isinstance(size, Dim) and size > n:
@@ -92,14 +97,14 @@ def _fitted(x: Tensor, n: int) -> Tensor:
 
 
 def _parts(node: Node) -> tuple[Tensor, Tensor | None]:
-    """Both parts, each in memory of its own: contractions read them many times."""
     if node.dtype.kind != "c":
         return wrap(node), None
-    return kept(wrap(ops.real(node))), kept(wrap(ops.imag(node)))
+    return wrap(ops.real(node)), wrap(ops.imag(node))
 
 
 def _whole(p: Tensor, q: Tensor) -> Tensor:
-    return complex(kept(p), kept(q))
+    """The pair, of parts in memory: what is computed lane by lane is not computed pairwise."""
+    return complex(settled(p), settled(q))
 
 
 def _scaled(pair: tuple[Tensor, Tensor], scale: float) -> tuple[Tensor, Tensor]:
@@ -108,7 +113,7 @@ def _scaled(pair: tuple[Tensor, Tensor], scale: float) -> tuple[Tensor, Tensor]:
 
 # -- along one axis --------------------------------------------------------------------------------
 def _along(pair: Pair, axis: int, n: int, sign: int, scale: float) -> tuple[Tensor, Tensor]:
-    re, im = (None if x is None else _fitted(x.moveaxis(axis, -1), n) for x in pair)
+    re, im = (None if x is None else fitted(x.moveaxis(axis, -1), n) for x in pair)
     shape = re.shape  # type: ignore[union-attr]
     flat = (product(shape[:-1]), n)
     re, im = (None if x is None else x.reshape(flat) for x in (re, im))
@@ -116,16 +121,17 @@ def _along(pair: Pair, axis: int, n: int, sign: int, scale: float) -> tuple[Tens
     return p.reshape(shape).moveaxis(-1, axis), q.reshape(shape).moveaxis(-1, axis)
 
 
-def _one(name: str, x: TensorLike, n: Any, axis: int, norm: str, sign: int) -> Tensor:
+def _one(name: str, x: TensorLike, n: Any, axis: int, norm: Norm, sign: int) -> Tensor:
     node = _input(name, x)
     place = axis_of(name, axis, node.shape)
-    length = _size(name, n, node.shape[place])
+    length = length_of(name, n, node.shape[place])
     scale = _scale(name, norm, length, sign)
     return _whole(*_along(_parts(node), place, length, sign, scale))
 
 
+@deferring
 @with_synonyms
-def fft(x: TensorLike, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
+def fft(x: TensorLike, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """``X[k] = Σ x[j] exp(-2πi jk / n)`` along ``axis``, cut or filled with zeros to length ``n``.
 
     Raises:
@@ -138,8 +144,9 @@ def fft(x: TensorLike, n: int | None = None, axis: int = -1, norm: str = "backwa
     return _one("fft", x, n, axis, norm, -1)
 
 
+@deferring
 @with_synonyms
-def ifft(x: TensorLike, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
+def ifft(x: TensorLike, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """``x[j] = 1/n Σ X[k] exp(2πi jk / n)``, the inverse of :func:`fft`.
 
     >>> ifft([3.0, -1.0]).tolist()
@@ -165,8 +172,8 @@ def _half_matrix(n: int, inverse: bool, dtype: DType) -> Node:
 
 @lru_cache(maxsize=64)
 def _half_turns(n: int, dtype: DType) -> tuple[Node, Node]:
-    """``exp(-2πi k / n)`` for k up to n/2."""
-    table = turns(-np.arange(n // 2 + 1), n)
+    """Half of ``exp(-2πi k / n)`` for k up to n/2."""
+    table = turns(-np.arange(n // 2 + 1), n) / 2
     c, s = (node_from_array(part.astype(dtype.numpy)) for part in (table.real, table.imag))
     return c, s
 
@@ -187,15 +194,30 @@ def _real_last(x: Tensor, n: int) -> tuple[Tensor, Tensor]:
     if n % 2:
         p, q = transform(x, None, -1)
         return p[..., : n // 2 + 1], q[..., : n // 2 + 1]
-    parts = transform(kept(x[..., 0::2]), kept(x[..., 1::2]), -1)
-    p, q = (kept(part) for part in parts)
-    p, q = (concat([part, part[..., :1]], axis=-1) for part in (p, q))  # Z[m] = Z[0]
-    r, t = _mirrored(p), _mirrored(q)
-    c, s = (wrap(node) for node in _half_turns(n, x.dtype))
-    even, odd = ((p + r) * 0.5, (q - t) * 0.5), ((q + t) * 0.5, (r - p) * 0.5)
+    node, rows, half = node_of(x), x.shape[0], n // 2
+    even, odd = (wrap(ops.slice(node, (0, k), (rows, half), (1, 2))) for k in (0, 1))
+    found = map(node_of, transform(even, odd, -1))
+    re, im = (
+        ops.concatenate([z, ops.slice(z, (0, 0), (rows, 1))], 1)  # Z[m] = Z[0]
+        for z in found
+    )
+    re, im = _untangled((re, im), (ops.flip(re, (1,)), ops.flip(im, (1,))), n)
+    return wrap(re), wrap(im)
+
+
+def _untangled(z: tuple[Node, Node], back: tuple[Node, Node], n: int) -> tuple[Node, Node]:
+    """The spectrum of real numbers from that of a complex half as many, and the same from its
+    end: the even elements have ``(Z[k] + conj Z[m-k]) / 2``, the odd ones ``(Z[k] - conj Z[m-k]) /
+    2i`` (Press et al., Numerical Recipes, 12.3).
+    """
+    (p, q), (r, t) = z, back
+    c, s = (to_shape(table, p.shape) for table in _half_turns(n, p.dtype))
+    half = ops.constant(0.5, p.dtype)
+    even = ops.multiply(ops.add(p, r), half), ops.multiply(ops.subtract(q, t), half)
+    a, b = ops.add(q, t), ops.subtract(r, p)  # twice the odd ones; the table has the halves
     return (
-        even[0] + odd[0] * c - odd[1] * s,
-        even[1] + odd[0] * s + odd[1] * c,
+        ops.add(even[0], ops.subtract(ops.multiply(a, c), ops.multiply(b, s))),
+        ops.add(even[1], ops.add(ops.multiply(a, s), ops.multiply(b, c))),
     )
 
 
@@ -229,14 +251,15 @@ def _real_inverse_last(p: Tensor, q: Tensor, n: int) -> Tensor:
     r, t = _mirrored(p), _mirrored(q)
     c, s = (wrap(node) for node in _half_turns(n, p.dtype))
     even, odd = (p + r, q - t), (p - r, q + t)
-    a, b = odd[0] * c + odd[1] * s, odd[1] * c - odd[0] * s  # times exp(2πi k / n)
-    re, im = (even[0] - b)[..., :half], (even[1] + a)[..., :half]
-    x, y = transform(kept(re), kept(im), 1)
+    a, b = odd[0] * c + odd[1] * s, odd[1] * c - odd[0] * s  # times exp(2πi k / n) / 2
+    re, im = (even[0] - b * 2)[..., :half], (even[1] + a * 2)[..., :half]
+    x, y = transform(re, im, 1)
     return stack([x, y], axis=-1).reshape((*x.shape[:-1], n))
 
 
+@deferring
 @with_synonyms
-def rfft(x: TensorLike, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
+def rfft(x: TensorLike, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """:func:`fft` of real numbers, only the frequencies 0 … n//2 (the others are conjugates).
 
     Raises:
@@ -247,9 +270,9 @@ def rfft(x: TensorLike, n: int | None = None, axis: int = -1, norm: str = "backw
     """
     node = _input("rfft", x, real=True)
     place = axis_of("rfft", axis, node.shape)
-    length = _size("rfft", n, node.shape[place])
+    length = length_of("rfft", n, node.shape[place])
     scale = _scale("rfft", norm, length, -1)
-    moved = _fitted(wrap(node).moveaxis(place, -1), length)
+    moved = fitted(wrap(node).moveaxis(place, -1), length)
     flat = moved.reshape((product(moved.shape[:-1]), length))
     p, q = _scaled(_real_last(flat, length), scale)
     shape = (*moved.shape[:-1], length // 2 + 1)
@@ -259,15 +282,15 @@ def rfft(x: TensorLike, n: int | None = None, axis: int = -1, norm: str = "backw
 
 
 def _inverse_real(
-    name: str, node: Node, n: Any, axis: int, norm: str, sign: int = 1
+    name: str, node: Node, n: Any, axis: int, norm: Norm, sign: int = 1
 ) -> Tensor:
     place = axis_of(name, axis, node.shape)
     present = node.shape[place]
-    length = _size(name, n, None if isinstance(present, Dim) else 2 * (present - 1))
+    length = length_of(name, n, None if isinstance(present, Dim) else 2 * (present - 1))
     scale = _scale(name, norm, length, sign)
     re, im = _parts(node)
     im = re * 0 if im is None else im
-    p, q = (_fitted(part.moveaxis(place, -1), length // 2 + 1) for part in (re, im))
+    p, q = (fitted(part.moveaxis(place, -1), length // 2 + 1) for part in (re, im))
     shape = p.shape
     p, q = (part.reshape((product(shape[:-1]), shape[-1])) for part in (p, q))
     found = _real_inverse_last(p, q, length)
@@ -275,8 +298,9 @@ def _inverse_real(
     return found.moveaxis(-1, place)
 
 
+@deferring
 @with_synonyms
-def irfft(x: TensorLike, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
+def irfft(x: TensorLike, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """The inverse of :func:`rfft`: real numbers of length ``n`` (default 2 (m - 1)). The imaginary
     parts of frequency 0 and, for even ``n``, n/2 are not looked at.
 
@@ -287,7 +311,7 @@ def irfft(x: TensorLike, n: int | None = None, axis: int = -1, norm: str = "back
 
 
 @with_synonyms
-def hfft(x: TensorLike, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
+def hfft(x: TensorLike, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """:func:`fft` of numbers with conjugate symmetry, given by their first half: a real result of
     length ``n`` (default 2 (m - 1)).
 
@@ -299,7 +323,7 @@ def hfft(x: TensorLike, n: int | None = None, axis: int = -1, norm: str = "backw
 
 
 @with_synonyms
-def ihfft(x: TensorLike, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
+def ihfft(x: TensorLike, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
     """The inverse of :func:`hfft`: the first half of a result with conjugate symmetry.
 
     >>> ihfft([3.0, -1.0]).tolist()
@@ -307,7 +331,7 @@ def ihfft(x: TensorLike, n: int | None = None, axis: int = -1, norm: str = "back
     """
     node = _input("ihfft", x, real=True)
     place = axis_of("ihfft", axis, node.shape)
-    length = _size("ihfft", n, node.shape[place])
+    length = length_of("ihfft", n, node.shape[place])
     scale = _scale("ihfft", norm, length, 1)
     return conj(rfft(wrap(node), length, axis)) * scale
 
@@ -320,7 +344,7 @@ def _listed(name: str, what: str, value: Any) -> list[Any]:
     return list(value)
 
 
-def _axes(name: str, node: Node, s: Any, axes: Any) -> tuple[tuple[int, ...], list[Any]]:
+def axes_and_lengths(name: str, node: Node, s: Any, axes: Any) -> tuple[tuple[int, ...], list[Any]]:
     """The axes in the order given, and the length of each (None: its own)."""
     ndim = node.ndim
     s, axes = (each if each is None else _listed(name, what, each)
@@ -344,23 +368,25 @@ def _axes(name: str, node: Node, s: Any, axes: Any) -> tuple[tuple[int, ...], li
     return places, lengths
 
 
-def _several(name: str, x: TensorLike, s: Any, axes: Any, norm: str, sign: int) -> Tensor:
+def _several(name: str, x: TensorLike, s: Any, axes: Any, norm: Norm, sign: int) -> Tensor:
     node = _input(name, x)
-    places, lengths = _axes(name, node, s, axes)
+    places, lengths = axes_and_lengths(name, node, s, axes)
     pair: Any = _parts(node)
     for place, length in zip(places, lengths, strict=True):
-        n = _size(name, length, node.shape[place])
+        n = length_of(name, length, node.shape[place])
         pair = _along(pair, place, n, sign, _scale(name, norm, n, sign))
     if pair[1] is None:
         return complex(pair[0], pair[0] * 0)
     return _whole(*pair)
 
 
+Norm = str | None  # None is "backward"
 Sizes = Sequence[int] | None
 
 
+@deferring
 @with_synonyms
-def fftn(x: TensorLike, s: Sizes = None, axes: Sizes = None, norm: str = "backward") -> Tensor:
+def fftn(x: TensorLike, s: Sizes = None, axes: Sizes = None, norm: Norm = "backward") -> Tensor:
     """:func:`fft` along several axes (None: all, or the last ``len(s)``), of lengths ``s``.
 
     >>> fftn([[1.0, 2.0], [3.0, 4.0]]).tolist()
@@ -369,8 +395,9 @@ def fftn(x: TensorLike, s: Sizes = None, axes: Sizes = None, norm: str = "backwa
     return _several("fftn", x, s, axes, norm, -1)
 
 
+@deferring
 @with_synonyms
-def ifftn(x: TensorLike, s: Sizes = None, axes: Sizes = None, norm: str = "backward") -> Tensor:
+def ifftn(x: TensorLike, s: Sizes = None, axes: Sizes = None, norm: Norm = "backward") -> Tensor:
     """The inverse of :func:`fftn`.
 
     >>> ifftn([[10.0, -2.0], [-4.0, 0.0]]).tolist()
@@ -379,23 +406,25 @@ def ifftn(x: TensorLike, s: Sizes = None, axes: Sizes = None, norm: str = "backw
     return _several("ifftn", x, s, axes, norm, 1)
 
 
+@deferring
 @with_synonyms
-def rfftn(x: TensorLike, s: Sizes = None, axes: Sizes = None, norm: str = "backward") -> Tensor:
+def rfftn(x: TensorLike, s: Sizes = None, axes: Sizes = None, norm: Norm = "backward") -> Tensor:
     """:func:`rfft` along the last of ``axes``, :func:`fft` along the others.
 
     >>> rfftn([[1.0, 2.0], [3.0, 4.0]]).shape
     (2, 2)
     """
     node = _input("rfftn", x, real=True)
-    places, lengths = _axes("rfftn", node, s, axes)
+    places, lengths = axes_and_lengths("rfftn", node, s, axes)
     if not places:
         raise ShapeError("[rfftn] no axes; give at least one")
     first = rfft(wrap(node), lengths[-1], places[-1], norm)
     return _several("rfftn", first, lengths[:-1], places[:-1], norm, -1) if lengths[1:] else first
 
 
+@deferring
 @with_synonyms
-def irfftn(x: TensorLike, s: Sizes = None, axes: Sizes = None, norm: str = "backward") -> Tensor:
+def irfftn(x: TensorLike, s: Sizes = None, axes: Sizes = None, norm: Norm = "backward") -> Tensor:
     """The inverse of :func:`rfftn`: real numbers, of length 2 (m - 1) along the last axis unless
     ``s`` says another.
 
@@ -403,7 +432,7 @@ def irfftn(x: TensorLike, s: Sizes = None, axes: Sizes = None, norm: str = "back
     [[1.0, 2.0], [3.0, 4.0]]
     """
     node = _input("irfftn", x)
-    places, lengths = _axes("irfftn", node, s, axes)
+    places, lengths = axes_and_lengths("irfftn", node, s, axes)
     if not places:
         raise ShapeError("[irfftn] no axes; give at least one")
     if lengths[1:]:
@@ -414,8 +443,11 @@ def irfftn(x: TensorLike, s: Sizes = None, axes: Sizes = None, norm: str = "back
 _LAST_TWO: Final = (-2, -1)
 
 
+@deferring
 @with_synonyms
-def fft2(x: TensorLike, s: Sizes = None, axes: Sizes = _LAST_TWO, norm: str = "backward") -> Tensor:
+def fft2(
+    x: TensorLike, s: Sizes = None, axes: Sizes = _LAST_TWO, norm: Norm = "backward"
+) -> Tensor:
     """:func:`fftn` along two axes.
 
     >>> fft2([[1.0, 2.0], [3.0, 4.0]]).shape
@@ -424,9 +456,10 @@ def fft2(x: TensorLike, s: Sizes = None, axes: Sizes = _LAST_TWO, norm: str = "b
     return fftn(x, s, axes, norm)
 
 
+@deferring
 @with_synonyms
 def ifft2(
-    x: TensorLike, s: Sizes = None, axes: Sizes = _LAST_TWO, norm: str = "backward"
+    x: TensorLike, s: Sizes = None, axes: Sizes = _LAST_TWO, norm: Norm = "backward"
 ) -> Tensor:
     """:func:`ifftn` along two axes.
 
@@ -436,9 +469,10 @@ def ifft2(
     return ifftn(x, s, axes, norm)
 
 
+@deferring
 @with_synonyms
 def rfft2(
-    x: TensorLike, s: Sizes = None, axes: Sizes = _LAST_TWO, norm: str = "backward"
+    x: TensorLike, s: Sizes = None, axes: Sizes = _LAST_TWO, norm: Norm = "backward"
 ) -> Tensor:
     """:func:`rfftn` along two axes.
 
@@ -448,9 +482,10 @@ def rfft2(
     return rfftn(x, s, axes, norm)
 
 
+@deferring
 @with_synonyms
 def irfft2(
-    x: TensorLike, s: Sizes = None, axes: Sizes = _LAST_TWO, norm: str = "backward"
+    x: TensorLike, s: Sizes = None, axes: Sizes = _LAST_TWO, norm: Norm = "backward"
 ) -> Tensor:
     """:func:`irfftn` along two axes.
 

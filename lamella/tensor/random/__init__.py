@@ -3,6 +3,10 @@
 Two ways: an explicit ``key`` (made by :func:`key`, multiplied by :func:`split`), or the implicit
 generator that :func:`manual_seed` seeds. Draws of location and scale take the shape first; those
 that have parameters of their own take them first, and ``shape`` defaults to theirs.
+
+Parameters outside their domain: numbers, sequences and NumPy arrays are refused (OptionError) when
+the draw is recorded. Tensors are not looked at: where their elements are outside, what is drawn is
+NaN, or -1 if it is a whole number.
 """
 # ruff: noqa: F403
 

@@ -7,20 +7,23 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from lamella import ops
 from lamella.dtypes import finfo, float32, float64, uint32
+from lamella.errors import OptionError
 from lamella.tensor.axes import shape_of
 from lamella.tensor.comparison import where
 from lamella.tensor.core import wrap
 from lamella.tensor.keywords import with_synonyms
 from lamella.tensor.operands import TensorLike, as_node, cast
+from lamella.tensor.random.domain import known, require, width_node
 from lamella.tensor.random.stream import (
     Source,
     affine_node,
     bits_node,
     float_dtype,
     normal_node,
-    require_number,
     unit_node,
 )
 from lamella.tensor.special.error import ndtr, ndtri
@@ -36,6 +39,18 @@ __all__ = [
 ]  # fmt: skip
 
 
+def _require_interval(name: str, low: TensorLike, high: TensorLike) -> None:
+    """Raise for ends that are known, unless both are finite and in order."""
+    ends = known(low), known(high)
+    for option, end in zip(("low", "high"), ends, strict=True):
+        if end is not None and not np.isfinite(end).all():
+            raise OptionError(f"[{name}] {option}={end} is not finite; give finite ends")
+    if ends[0] is not None and ends[1] is not None and not (ends[0] <= ends[1]).all():
+        raise OptionError(
+            f"[{name}] high={ends[1]} is below low={ends[0]}; give the lower end first"
+        )
+
+
 @with_synonyms
 def uniform(
     shape: Any = (),
@@ -45,23 +60,27 @@ def uniform(
     key: Source = None,
 ) -> Tensor:
     """Numbers spread evenly over [``low``, ``high``); float32 by default. Types of 16 bits take as
-    many random bits as their numbers have, so that none is rounded up to 1.
+    many random bits as their numbers have, so that none is rounded up to 1. NaN where tensors
+    have ``high`` below ``low``.
+
+    Raises:
+        OptionError: for known ends that are not finite or not in order.
 
     >>> uniform((2, 3)).shape
     (2, 3)
     """
     kind = float_dtype("uniform", dtype)
-    if isinstance(low, int | float):
-        require_number("uniform", "high", high, low)
+    _require_interval("uniform", low, high)
     node = unit_node(key, shape_of("uniform", shape), kind)
     if kind.bits < 32:
         steps = 2.0 / float(finfo(kind).eps)
         whole = ops.floor(ops.multiply(node, ops.constant(steps, node.dtype)))
         node = ops.multiply(whole, ops.constant(1 / steps, node.dtype))
     width = high - low if isinstance(low, int | float) and isinstance(high, int | float) else (
-        wrap(as_node(high, node.dtype)) - low
+        width_node("uniform", wrap(as_node(high, node.dtype)) - wrap(as_node(low, node.dtype)))
     )  # fmt: skip
     return wrap(affine_node(node, width, low, kind))
+
 
 @with_synonyms
 def normal(
@@ -77,9 +96,9 @@ def normal(
     (2, 3)
     """
     kind = float_dtype("normal", dtype)
-    require_number("normal", "std", std, 0)
+    width = width_node("normal", std, "std")
     work = float64 if kind is float64 else float32
-    return wrap(affine_node(normal_node(key, shape_of("normal", shape), work), std, mean, kind))
+    return wrap(affine_node(normal_node(key, shape_of("normal", shape), work), width, mean, kind))
 
 
 @with_synonyms
@@ -99,9 +118,13 @@ def truncated_normal(
     True
     """
     kind = float_dtype("truncated_normal", dtype)
-    require_number("truncated_normal", "std", std, 0)
-    if isinstance(low, int | float):
-        require_number("truncated_normal", "high", high, low)
+    width = width_node("truncated_normal", std, "std")
+    ends = known(low), known(high)
+    if ends[0] is not None and ends[1] is not None and not (ends[0] <= ends[1]).all():
+        raise OptionError(
+            f"[truncated_normal] high={ends[1]} is not at least low={ends[0]}; give the lower end "
+            "first"
+        )
     low, high = wrap(as_node(low, float64)), wrap(as_node(high, float64))
     above = low > 0  # then both sides are turned, so that probabilities are small ones
     left, right = where(above, -high, low), where(above, -low, high)
@@ -109,7 +132,8 @@ def truncated_normal(
     u = wrap(cast(unit_node(key, shape_of("truncated_normal", shape), kind), float64))
     x = ndtri(below + u * (ndtr(right) - below))
     x = where(above, -x, x).clip(low, high)
-    return wrap(affine_node(cast(as_node(x), kind), std, mean, kind))
+    x = where(low <= high, x, math.nan)
+    return wrap(affine_node(cast(as_node(x), kind), width, mean, kind))
 
 
 @with_synonyms
@@ -122,9 +146,9 @@ def exponential(
     (3,)
     """
     kind = float_dtype("exponential", dtype)
-    require_number("exponential", "scale", scale, 0)
+    width = width_node("exponential", scale)
     u = unit_node(key, shape_of("exponential", shape), kind)
-    return wrap(affine_node(ops.negative(ops.log1p(ops.negative(u))), scale, 0, kind))
+    return wrap(affine_node(ops.negative(ops.log1p(ops.negative(u))), width, 0, kind))
 
 
 @with_synonyms
@@ -154,10 +178,10 @@ def _inverted(
 ) -> Tensor:  # fmt: skip
     """``loc + scale * value(u)`` of uniform numbers, ``value`` computed in float64."""
     kind = float_dtype(name, dtype)
-    require_number(name, "scale", scale, 0)
+    width = width_node(name, scale)
     work = float64 if kind is float64 else float32
     found = value(_open_unit(key, shape_of(name, shape), kind))
-    return wrap(affine_node(cast(as_node(found), work), scale, loc, kind))
+    return wrap(affine_node(cast(as_node(found), work), width, loc, kind))
 
 
 @with_synonyms
@@ -220,18 +244,23 @@ def rayleigh(
     return _inverted("rayleigh", lambda u: (u.log() * -2).sqrt(), shape, 0, scale, dtype, key)
 
 
+def _exponent(name: str, a: TensorLike) -> Any:
+    require(name, "a", a, 0, above=True)
+    power = wrap(as_node(a, float64))
+    return where(power > 0, power, math.nan)
+
+
 @with_synonyms
 def weibull(
     shape: Any = (), a: TensorLike = 1.0, scale: TensorLike = 1.0, dtype: object = None,
     key: Source = None,
 ) -> Tensor:  # fmt: skip
-    """Numbers of Weibull's distribution of exponent ``a``: ``scale * (-log u)^(1 / a)``.
+    """Numbers of Weibull's distribution of exponent ``a`` > 0: ``scale * (-log u)^(1 / a)``.
 
     >>> weibull((2, 3), 2.0).shape
     (2, 3)
     """
-    require_number("weibull", "a", a, 0)
-    power = wrap(as_node(a, float64))
+    power = _exponent("weibull", a)
     return _inverted(
         "weibull", lambda u: (-u.log()) ** (1 / power), shape, 0, scale, dtype, key
     )
@@ -242,13 +271,13 @@ def pareto(
     shape: Any = (), a: TensorLike = 1.0, scale: TensorLike = 1.0, dtype: object = None,
     key: Source = None,
 ) -> Tensor:  # fmt: skip
-    """Numbers of Pareto's distribution of exponent ``a`` from ``scale`` on: ``scale * u^(-1 / a)``.
+    """Numbers of Pareto's distribution of exponent ``a`` > 0 from ``scale`` on:
+    ``scale * u^(-1 / a)``.
 
     >>> bool((pareto((9,), 3.0) >= 1).all())
     True
     """
-    require_number("pareto", "a", a, 0)
-    power = wrap(as_node(a, float64))
+    power = _exponent("pareto", a)
     return _inverted(
         "pareto", lambda u: (-u.log() / power).exp(), shape, 0, scale, dtype, key
     )

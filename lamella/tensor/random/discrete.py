@@ -5,14 +5,16 @@ less than one off, and the distribution function there and at its neighbours (to
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 from lamella import ops
 from lamella.dtypes import as_dtype, float32, float64, int64, uint64
 from lamella.errors import OptionError
 from lamella.tensor.axes import axis_of, shape_of
-from lamella.tensor.comparison import floor, where
+from lamella.tensor.comparison import floor, isfinite, where
 from lamella.tensor.core import node_of, wrap
 from lamella.tensor.elementwise import maximum, minimum
 from lamella.tensor.gradient import no_grad
@@ -20,13 +22,8 @@ from lamella.tensor.joining import concat
 from lamella.tensor.keywords import with_synonyms
 from lamella.tensor.operands import TensorLike, as_float, as_node, cast, scalar_node
 from lamella.tensor.random.continuous import gumbel
-from lamella.tensor.random.stream import (
-    Source,
-    bits_node,
-    require_number,
-    sizes_of,
-    unit_node,
-)
+from lamella.tensor.random.domain import LARGEST_MEAN, known, require, require_weights, whole
+from lamella.tensor.random.stream import Source, bits_node, sizes_of, unit_node
 from lamella.tensor.special.error import ndtri
 from lamella.tensor.special.gamma import betaln
 from lamella.tensor.special.incomplete import SINGLE, beta_inside, gamma_parts
@@ -46,7 +43,7 @@ _TERMS: Final = 60  # a Poisson number of mean 12 is larger with probability 1e-
 
 @with_synonyms
 def randint(
-    low: int,
+    low: Any,
     high: Any = None,
     shape: Any = (),
     dtype: object = int64,
@@ -57,20 +54,22 @@ def randint(
     A 64-bit random number times the width, shifted right by 64: the bias is below width / 2⁶⁴.
 
     Raises:
+        DTypeError: for an end that is no whole number.
         OptionError: if the interval is empty or wider than 2³².
 
     >>> randint(0, 10, (3,)).shape
     (3,)
     """
     kind = as_dtype(dtype)
-    if high is not None and not isinstance(high, int):
+    if isinstance(high, Sequence) or getattr(high, "ndim", 0) > 0:
         high, shape = None, high  # randint(10, (2, 3))
-    start, stop = (0, low) if high is None else (low, int(high))
+    start, stop = 0, whole("randint", "low", low)
+    if high is not None:
+        start, stop = stop, whole("randint", "high", high)
     if not start < stop or stop - start > 2**32 or not kind.is_integer:
         raise OptionError(
             f"[randint] integers of type {kind.name} in [{start}, {stop}): the interval must hold "
-            "1 to 2**32 "
-            "numbers, the type be an integer one; change them"
+            "1 to 2**32 numbers, the type be an integer one; change them"
         )
     for edge in (start, stop - 1):
         scalar_node(edge, kind, "randint")  # refuses what the type cannot hold
@@ -87,12 +86,13 @@ def randint(
 def bernoulli(
     p: TensorLike = 0.5, shape: Any = None, dtype: object = bool, key: Source = None
 ) -> Tensor:
-    """True with probability ``p`` (a number or a tensor of them).
+    """True with probability ``p`` (a number or a tensor of them). Elements of a tensor below 0
+    and NaN count as 0, those above 1 as 1.
 
     >>> bernoulli(1.0, (3,)).tolist()
     [True, True, True]
     """
-    require_number("bernoulli", "p", p, 0, 1)
+    require("bernoulli", "p", p, 0, 1)
     chance = as_float(as_node(p))
     sizes = chance.shape if shape is None else shape_of("bernoulli", shape)
     work = float64 if chance.dtype is float64 else float32
@@ -105,7 +105,8 @@ def categorical(
     logits: TensorLike, shape: Any = None, axis: int = -1, key: Source = None
 ) -> Tensor:
     """Positions along ``axis``, each with probability proportional to ``exp(logits)``: the largest
-    of logits plus Gumbel noise. ``shape`` adds leading axes of independent draws.
+    of logits plus Gumbel noise. ``shape`` adds leading axes of independent draws. -1 where
+    logits are NaN, inf, or -inf throughout, which are no distribution.
 
     >>> categorical([-1e9, 0.0, -1e9], (4,)).tolist()
     [1, 1, 1, 1]
@@ -114,7 +115,9 @@ def categorical(
     place = axis_of("categorical", axis, node.shape)
     extra = () if shape is None else shape_of("categorical", shape)
     noise = as_node(gumbel((*extra, *node.shape), dtype=node.dtype, key=key))
-    return wrap(ops.argmax(ops.add(node, noise), place + len(extra)))
+    found = wrap(ops.argmax(ops.add(node, noise), place + len(extra)))
+    top = wrap(ops.reduce_max(node, (place,)))
+    return where(isfinite(top), found, -1)
 
 
 def rademacher(shape: Any = (), dtype: object = None, key: Source = None) -> Tensor:
@@ -142,17 +145,17 @@ def geometric(
     p: TensorLike, shape: Any = None, dtype: object = int64, key: Source = None
 ) -> Tensor:
     """The number of trials up to the first success, from 1 on, each of probability ``p``:
-    ``ceil(log u / log(1 - p))``; -1 where ``p`` is no probability.
+    ``ceil(log u / log(1 - p))``; -1 where ``p`` is not in (0, 1].
 
     >>> geometric(1.0, (3,)).tolist()
     [1, 1, 1]
     """
-    require_number("geometric", "p", p, 0, 1)
+    require("geometric", "p", p, 0, 1, above=True)
     chance = as_node(p, float64)
     u = _uniform(key, sizes_of("geometric", shape, chance))
     with no_grad():
         count = (u.log() / log1p(-wrap(chance))).ceil()
-        valid = (wrap(chance) >= 0) & (wrap(chance) <= 1)
+        valid = (wrap(chance) > 0) & (wrap(chance) <= 1)
         return where(valid, maximum(count, 1.0), -1.0).astype(as_dtype(dtype))
 
 
@@ -194,12 +197,13 @@ def _chosen(small: Any, value: Any, near: Callable[[], Any], far: Callable[[], A
 def poisson(
     lam: TensorLike, shape: Any = None, dtype: object = int64, key: Source = None
 ) -> Tensor:
-    """Whole numbers of the Poisson distribution of mean ``lam``; -1 where it is negative or NaN.
+    """Whole numbers of the Poisson distribution of mean ``lam``; -1 where it is negative, NaN or
+    above 9.2e18, which int64 cannot hold.
 
     >>> poisson(0.0, (3,)).tolist()
     [0, 0, 0]
     """
-    require_number("poisson", "lam", lam, 0)
+    require("poisson", "lam", lam, 0, LARGEST_MEAN)
     rate = as_node(lam, float64)
     u = _uniform(key, sizes_of("poisson", shape, rate))
     with no_grad():
@@ -222,7 +226,8 @@ def poisson(
 
             return _by_searching(u, guess, below, chance)
 
-        count = where(mean >= 0, _chosen(small, lam, near, far), -1.0)
+        valid = (mean >= 0) & (mean <= LARGEST_MEAN)
+        count = where(valid, _chosen(small, lam, near, far), -1.0)
         return count.astype(as_dtype(dtype))
 
 
@@ -230,24 +235,29 @@ def poisson(
 def binomial(
     n: TensorLike, p: TensorLike, shape: Any = None, dtype: object = int64, key: Source = None
 ) -> Tensor:
-    """The number of successes in ``n`` trials, each of probability ``p``; -1 where n < 0 or p is
-    outside [0, 1].
+    """The number of successes in ``n`` trials, each of probability ``p``; -1 where n is not a whole
+    number from 0 on or p is outside [0, 1].
 
     >>> binomial(5, 1.0, (3,)).tolist()
     [5, 5, 5]
     """
-    require_number("binomial", "n", n, 0)
-    require_number("binomial", "p", p, 0, 1)
+    require("binomial", "n", n, 0, LARGEST_MEAN)
+    require("binomial", "p", p, 0, 1)
+    given = known(n)
+    if given is not None and (np.floor(given) != given).any():
+        raise OptionError(f"[binomial] n={n!r:.60} is no whole number; give whole numbers")
     trials, chance = as_node(n, float64), as_node(p, float64)
     u = _uniform(key, sizes_of("binomial", shape, trials, chance))
     with no_grad():
         count, p1 = wrap(trials), wrap(chance)
         q = minimum(p1, 1 - p1)
-        known = isinstance(n, int | float) and isinstance(p, int | float)
-        mean = n * min(p, 1 - p) if known else count * q  # type: ignore[operator]
+        mean: Any = count * q
+        if isinstance(n, int | float) and isinstance(p, int | float):
+            mean = n * min(p, 1 - p)
         found = _binomial(u, count, q, mean)
         found = where(p1 > 0.5, count - found, found)
-        valid = (count >= 0) & (p1 >= 0) & (p1 <= 1)
+        whole = (count >= 0) & (count <= LARGEST_MEAN) & (floor(count) == count)
+        valid = whole & (p1 >= 0) & (p1 <= 1)
         return where(valid, found, -1.0).astype(as_dtype(dtype))
 
 
@@ -290,13 +300,18 @@ def multinomial(
     n: int, p: TensorLike, shape: Any = None, dtype: object = int64, key: Source = None
 ) -> Tensor:
     """How often each of the things along the last axis of ``p`` comes up in ``n`` draws with
-    probabilities ``p`` (which need not sum to 1). ``shape`` adds leading axes.
+    probabilities ``p`` (which need not sum to 1). ``shape`` adds leading axes. -1 throughout where
+    probabilities of a tensor are negative or NaN, or their sum is 0 or not finite.
+
+    Raises:
+        DTypeError: for an ``n`` that is no whole number.
+        OptionError: for a negative one, for such known probabilities.
 
     >>> multinomial(7, [0.0, 1.0]).tolist()
     [0, 7]
     """
-    if not isinstance(n, int) or n < 0:
-        raise OptionError(f"[multinomial] n={n!r} is no whole number from 0 on; give such an int")
+    n = whole("multinomial", "n", n, 0)
+    require_weights("multinomial", p)
     chances = wrap(as_node(p, float64))
     if not chances.ndim:
         raise OptionError("[multinomial] p is one number; give one probability for each thing")
@@ -309,4 +324,6 @@ def multinomial(
         inner = below[..., :-1]  # the last end is n, whatever rounding says
         zero, full = below[..., :1] * 0, below[..., :1] * 0 + n
         counts = concat([inner, full], axis=-1) - concat([zero, inner], axis=-1)
-        return counts.astype(as_dtype(dtype))
+        total = ends[..., -1:]
+        valid = (chances >= 0).all(-1, keepdims=True) & (total > 0) & isfinite(total)
+        return where(valid, counts, -1).astype(as_dtype(dtype))

@@ -20,6 +20,7 @@ import numpy as np
 from lamella import ops
 from lamella.dtypes import DType, float32, float64
 from lamella.ir.node import Node, gradient_mode
+from lamella.tensor.axes import shape_of
 from lamella.tensor.comparison import where
 from lamella.tensor.core import node_of, wrap
 from lamella.tensor.elementwise import maximum
@@ -27,11 +28,11 @@ from lamella.tensor.gradient import no_grad, stop_gradient
 from lamella.tensor.host import node_from_array
 from lamella.tensor.keywords import with_synonyms
 from lamella.tensor.operands import TensorLike, as_node, cast
+from lamella.tensor.random.domain import require, width_node
 from lamella.tensor.random.stream import (
     Source,
     float_dtype,
     normal_node,
-    require_number,
     sizes_of,
     streams,
     unit_node,
@@ -108,8 +109,12 @@ def log_gamma_node(source: Source, a: Node, shape: Shape, kind: DType) -> Any:
 
 
 def _parameter(name: str, option: str, value: TensorLike) -> Node:
-    require_number(name, option, value, 0)
+    require(name, option, value, 0, above=True)
     return as_node(value, float64)
+
+
+def _width(name: str, scale: TensorLike) -> Node:
+    return as_node(width_node(name, scale), float64)
 
 
 @with_synonyms
@@ -125,10 +130,10 @@ def gamma(
     (5, 2)
     """
     kind = float_dtype("gamma", dtype)
-    parameter, width = _parameter("gamma", "a", a), _parameter("gamma", "scale", scale)
+    parameter, width = _parameter("gamma", "a", a), _width("gamma", scale)
     sizes = sizes_of("gamma", shape, parameter, width)
     value = exp(log_gamma_node(key, parameter, sizes, kind)) * wrap(width)
-    return value.astype(kind)  # type: ignore[no-any-return]
+    return value.astype(kind)
 
 
 @with_synonyms
@@ -177,14 +182,10 @@ def dirichlet(
     """
     kind = float_dtype("dirichlet", dtype)
     parameter = _parameter("dirichlet", "alpha", alpha)
-    whole = None if shape is None else (*_tuple(shape), *parameter.shape[-1:])
+    whole = None if shape is None else (*shape_of("dirichlet", shape), *parameter.shape[-1:])
     sizes = sizes_of("dirichlet", whole, parameter)
     logs = log_gamma_node(key, parameter, sizes, kind)
-    return softmax(logs, axis=-1).astype(kind)  # type: ignore[no-any-return]
-
-
-def _tuple(shape: Any) -> tuple[Any, ...]:
-    return (shape,) if isinstance(shape, int) else tuple(shape)
+    return softmax(logs, axis=-1).astype(kind)
 
 
 @with_synonyms
@@ -196,7 +197,7 @@ def chisquare(
     >>> chisquare(3.0, (2,)).shape
     (2,)
     """
-    require_number("chisquare", "df", df, 0)
+    require("chisquare", "df", df, 0, above=True)
     return gamma(wrap(as_node(df, float64)) / 2, shape, 2.0, dtype=dtype, key=key)
 
 
@@ -213,7 +214,7 @@ def student_t(
     """
     kind = float_dtype("student_t", dtype)
     freedom = _parameter("student_t", "df", df)
-    middle, width = as_node(loc, float64), _parameter("student_t", "scale", scale)
+    middle, width = as_node(loc, float64), _width("student_t", scale)
     sizes = sizes_of("student_t", shape, freedom, middle, width)
     one, two = streams(key, 2)
     work = float64 if kind is float64 else float32
@@ -221,4 +222,4 @@ def student_t(
     logs = log_gamma_node(one, as_node(half), sizes, kind)
     z = wrap(cast(normal_node(two, sizes, work), float64))
     value = wrap(middle) + z * exp((log(half) - logs) / 2) * wrap(width)
-    return value.astype(kind)  # type: ignore[no-any-return]
+    return value.astype(kind)

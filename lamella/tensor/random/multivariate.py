@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lamella.dtypes import float32, float64
-from lamella.errors import OptionError, ShapeError
+from lamella.errors import ShapeError
 from lamella.ops.families import broadcast_shapes
 from lamella.tensor.axes import shape_of
 from lamella.tensor.core import wrap
 from lamella.tensor.decomposition import cholesky, qr
 from lamella.tensor.keywords import with_synonyms
-from lamella.tensor.linalg import diagonal, matmul, vector_norm
+from lamella.tensor.linalg import diagonal, matmul
+from lamella.tensor.norms import vector_norm
 from lamella.tensor.operands import TensorLike, as_float, as_node, cast
+from lamella.tensor.random.domain import whole
 from lamella.tensor.random.stream import (
     Source,
     float_dtype,
@@ -66,11 +68,6 @@ def multivariate_normal(
     return (wrap(cast(middle, work)) + moved).astype(kind)
 
 
-def _dimension(name: str, d: Any) -> None:
-    if isinstance(d, bool) or not isinstance(d, int) or d < 1:
-        raise OptionError(f"[{name}] dimension {d!r} is no positive integer; give one")
-
-
 @with_synonyms
 def sphere(d: int, shape: Any = (), dtype: object = None, key: Source = None) -> Tensor:
     """Vectors of length 1 in ``d`` dimensions, in all directions alike: normal vectors over their
@@ -79,7 +76,7 @@ def sphere(d: int, shape: Any = (), dtype: object = None, key: Source = None) ->
     >>> sphere(3, (4,)).shape
     (4, 3)
     """
-    _dimension("sphere", d)
+    d = whole("sphere", "d", d, 1)
     kind = float_dtype("sphere", dtype)
     z = _normals(key, (*shape_of("sphere", shape), d), kind)
     return (z / vector_norm(z, -1, keepdims=True)).astype(kind)
@@ -93,7 +90,7 @@ def ball(d: int, shape: Any = (), dtype: object = None, key: Source = None) -> T
     >>> ball(3, (4,)).shape
     (4, 3)
     """
-    _dimension("ball", d)
+    d = whole("ball", "d", d, 1)
     kind = float_dtype("ball", dtype)
     sizes = shape_of("ball", shape)
     first, second = streams(key, 2)
@@ -109,7 +106,7 @@ def orthogonal(n: int, shape: Any = (), dtype: object = None, key: Source = None
     >>> orthogonal(3, (2,)).shape
     (2, 3, 3)
     """
-    _dimension("orthogonal", n)
+    n = whole("orthogonal", "n", n, 1)
     kind = float_dtype("orthogonal", dtype)
     q, r = qr(_normals(key, (*shape_of("orthogonal", shape), n, n), kind))
     signs = diagonal(r).sign()

@@ -5,18 +5,26 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from lamella import ops
-from lamella.dtypes import int64, uint64
+from lamella.dtypes import float64, int64, uint64
 from lamella.errors import OptionError, ShapeError
 from lamella.tensor.axes import axis_of, shape_of
+from lamella.tensor.comparison import isfinite, where
 from lamella.tensor.core import wrap
+from lamella.tensor.creation import zeros
+from lamella.tensor.elementwise import minimum
 from lamella.tensor.keywords import with_synonyms
-from lamella.tensor.operands import TensorLike, as_float, as_node, scalar_node
+from lamella.tensor.operands import TensorLike, as_float, as_node
 from lamella.tensor.random.continuous import gumbel, uniform
 from lamella.tensor.random.discrete import randint
+from lamella.tensor.random.domain import known, require_weights
 from lamella.tensor.random.stream import Source, bits_node
+from lamella.tensor.searching import searchsorted, take_node
 
 if TYPE_CHECKING:
+    from lamella.ir.dim import Shape
     from lamella.ir.node import Node
     from lamella.tensor.tensor import Tensor
 
@@ -29,9 +37,7 @@ def permutation(x: int | TensorLike, axis: int = 0, key: Source = None) -> Tenso
     >>> sorted(permutation(4).tolist())
     [0, 1, 2, 3]
     """
-    from lamella.tensor.searching import take_node
-
-    if isinstance(x, int):
+    if isinstance(x, int | np.integer):
         (size,) = shape_of("permutation", x)
         return wrap(ops.argsort(bits_node(key, (size,), uint64), 0))
     node = as_node(x)
@@ -58,6 +64,57 @@ def _order(total: int, p: TensorLike | None, key: Source) -> Node:
     return ops.argsort(ops.negative(ops.add(ops.log(chances), noise)), 0)
 
 
+def _drawn(p: TensorLike, sizes: Shape, key: Source) -> Tensor:
+    """Numbers with probabilities ``p``, independent of each other."""
+    ends = wrap(as_node(p, float64)).cumsum(0)
+    draw = uniform(sizes, 0.0, 1.0, dtype=float64, key=key) * ends[-1]
+    return minimum(searchsorted(ends, draw, side="right"), searchsorted(ends, ends[-1]))
+
+
+def _require(total: int, count: int, replace: bool, p: TensorLike | None) -> None:
+    """Raise for what is known not to work."""
+    if count and total < 1:
+        raise OptionError(f"[choice] {count} of {total} things; there must be something to choose")
+    if not replace and count > total:
+        raise OptionError(
+            f"[choice] {count} of {total} without replacement: the shape must be no larger; "
+            "use replace=True"
+        )
+    if p is None:
+        return
+    if as_node(p).shape != (total,):
+        raise ShapeError(
+            f"[choice] p of shape {as_node(p).shape} for {total} things; give one number for each"
+        )
+    require_weights("choice", p, 1.0)
+    values = known(p)
+    possible = total if values is None else int((values > 0).sum())
+    if not replace and count > possible:
+        raise OptionError(
+            f"[choice] {count} without replacement, but only {possible} have a probability above "
+            "0; choose fewer, or use replace=True"
+        )
+
+
+def _index(total: int, sizes: Shape, replace: bool, p: TensorLike | None, key: Source) -> Tensor:
+    """The numbers chosen; -1 where probabilities are none."""
+    count = math.prod(int(size) for size in sizes)
+    _require(total, count, replace, p)
+    if not count:
+        return zeros(sizes, dtype=int64)
+    if replace and p is None:
+        return randint(0, total, sizes, key=key)
+    if replace and p is not None:
+        index = _drawn(p, sizes, key)
+    else:
+        index = wrap(_order(total, p, key))[:count].reshape(sizes)
+    if p is None or known(p) is not None:
+        return index
+    chances = wrap(as_node(p, float64))
+    whole = chances.sum()
+    return where((chances >= 0).all() & (whole > 0) & isfinite(whole), index, -1)
+
+
 @with_synonyms
 def choice(
     a: int | TensorLike,
@@ -67,43 +124,30 @@ def choice(
     axis: int = 0,
     key: Source = None,
 ) -> Tensor:
-    """Slices of ``a`` (or numbers below it) chosen at random, with probabilities ``p`` (which need
-    not sum to 1). Without replacement, the largest of ``log p`` plus Gumbel noise are taken, which
-    is as drawing one after the other; what has p = 0 comes last.
+    """Slices of ``a`` (or numbers below it) chosen at random, with probabilities ``p``. Without
+    replacement, the largest of ``log p`` plus Gumbel noise are taken, which is as drawing one after
+    the other.
+
+    Probabilities that are a tensor need not sum to 1, and without replacement what has p = 0 comes
+    last; where they are negative, NaN or sum to 0, the numbers are -1 and slices raise IndexError
+    when they are computed.
 
     Raises:
-        OptionError: for more than there are without replacement.
+        OptionError: for more than there are without replacement; for known probabilities that are
+            negative, NaN or do not sum to 1.
         ShapeError: for probabilities that are not one for each.
 
     >>> choice(1, (2,)).tolist()
     [0, 0]
     """
-    from lamella.tensor.searching import searchsorted, take_node
-
     sizes = shape_of("choice", shape)
-    node = None if isinstance(a, int) else as_node(a)
-    place = 0 if node is None else axis_of("choice", axis, node.shape)
-    total = int(a if isinstance(a, int) else node.shape[place])  # type: ignore[union-attr]
-    count = math.prod(int(size) for size in sizes)
-    if p is not None and as_node(p).shape != (total,):
-        raise ShapeError(
-            f"[choice] p of shape {as_node(p).shape} for {total} things; give one number for each"
-        )
-    if not replace:
-        if count > total:
-            raise OptionError(
-                f"[choice] {count} of {total} without replacement: the shape must be no larger; "
-                "use replace=True"
-            )
-        order = _order(total, p, key)
-        index = ops.reshape(ops.slice(order, (0,), (count,)), sizes)
-    elif p is None:
-        index = as_node(randint(0, total, sizes, key=key))
-    else:
-        ends = ops.cumsum(as_float(as_node(p)), 0)
-        draw = uniform(sizes, 0.0, 1.0, dtype=ends.dtype, key=key)
-        top = ops.slice(ends, (total - 1,), (1,))
-        scaled = ops.multiply(as_node(draw), ops.reshape(top, ()))
-        index = as_node(searchsorted(wrap(ends), wrap(scaled), side="right"))
-        index = ops.minimum(index, scalar_node(total - 1, int64))
-    return wrap(index if node is None else take_node(node, index, place))
+    if isinstance(a, int | np.integer):
+        return _index(int(a), sizes, replace, p, key)
+    node = as_node(a)
+    place = axis_of("choice", axis, node.shape)
+    total = int(node.shape[place])
+    index = _index(total, sizes, replace, p, key)
+    late = p is not None and known(p) is None
+    if late:
+        index = where(index < 0, total, index)  # an index out of range
+    return wrap(take_node(node, as_node(index), place, checked=late))

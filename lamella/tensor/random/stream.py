@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import operator
-import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from lamella import ops
 from lamella.dtypes import DType, as_dtype, default_float, float32, float64, int64, uint32, uint64
 from lamella.errors import DTypeError, OptionError, ShapeError
+from lamella.forks import new_lock
 from lamella.ir.dim import Shape
 from lamella.ir.node import Node
 from lamella.ops.families import broadcast_shapes
@@ -24,18 +24,12 @@ from lamella.tensor.axes import shape_of
 from lamella.tensor.core import TensorCore, node_of, wrap
 from lamella.tensor.host import node_from_array
 from lamella.tensor.operands import TensorLike, as_node, cast, count_node, scalar_node
+from lamella.tensor.random.domain import whole
 
 if TYPE_CHECKING:
     from lamella.tensor.tensor import Tensor
 
 __all__ = ["Generator", "fold_in", "generator", "key", "manual_seed", "split"]
-
-
-def require_number(name: str, option: str, value: Any, low: float, high: float = math.inf) -> None:
-    """Raise unless ``value``, where it is a Python number, lies between limits."""
-    if isinstance(value, int | float) and not low <= value <= high:
-        limits = f"at least {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
-        raise OptionError(f"[{name}] {option}={value!r} is not {limits}; give such a number")
 
 
 def _key_array(seed: int) -> np.ndarray:
@@ -45,6 +39,8 @@ def _key_array(seed: int) -> np.ndarray:
         raise DTypeError(
             f"[random] the seed {seed!r:.40} is a {type(seed).__name__}; give a whole number"
         ) from None
+    if not -(2**63) <= seed < 2**64:
+        raise OptionError(f"[random] the seed {seed} has more than 64 bits; give a smaller number")
     number = seed & (2**64 - 1)
     return np.array([number >> 32, number & (2**32 - 1)], np.uint32)
 
@@ -55,7 +51,7 @@ class Generator:
     __slots__ = ("_lock", "counter", "key")
 
     def __init__(self, seed: int = 0) -> None:
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self.key: Tensor = wrap(node_from_array(_key_array(seed)))
         self.counter: Tensor = wrap(node_from_array(np.zeros((), np.int64)))
 
@@ -73,6 +69,13 @@ class Generator:
         """Continue from a state that :meth:`get_state` gave."""
         self.key.rebind(node_of(state[0]))
         self.counter.rebind(node_of(state[1]))
+
+    def __getstate__(self) -> tuple[Tensor, Tensor]:
+        return self.get_state()
+
+    def __setstate__(self, state: tuple[Tensor, Tensor]) -> None:
+        self._lock = new_lock()
+        self.key, self.counter = state
 
     def bits(self, shape: Shape, dtype: DType) -> Node:
         """The next bits of the stream."""
@@ -137,9 +140,7 @@ def split(key: TensorLike, num: int = 2) -> Tensor:
     >>> k1, k2 = split(globals()["key"](0)); k1.shape
     (2,)
     """
-    if num < 0:
-        raise OptionError(f"[split] {num} keys; a count is 0 or more")
-    return wrap(ops.random_split(_key_node(key), num))
+    return wrap(ops.random_split(_key_node(key), whole("split", "num", num, 0)))
 
 
 def fold_in(key: TensorLike, data: TensorLike) -> Tensor:

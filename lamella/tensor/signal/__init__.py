@@ -1,6 +1,10 @@
-"""Signals (``lm.signal``): windows, short-time Fourier transforms, mel filter banks."""
+"""Signals (``lm.signal``): windows, convolutions, short-time Fourier transforms, mel filter
+banks, reading between the elements of a grid.
+"""
 # ruff: noqa: F403
 
+from lamella.tensor.signal.filtering import *
+from lamella.tensor.signal.filtering import __all__ as _filtering
 from lamella.tensor.signal.mel import *
 from lamella.tensor.signal.mel import __all__ as _mel
 from lamella.tensor.signal.spectrogram import *
@@ -8,4 +12,4 @@ from lamella.tensor.signal.spectrogram import __all__ as _spectrogram
 from lamella.tensor.signal.windows import *
 from lamella.tensor.signal.windows import __all__ as _windows
 
-__all__ = sorted([*_mel, *_spectrogram, *_windows])
+__all__ = sorted([*_filtering, *_mel, *_spectrogram, *_windows])

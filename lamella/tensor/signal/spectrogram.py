@@ -43,7 +43,7 @@ def frame(x: TensorLike, frame_length: int, hop_length: int) -> Tensor:
     """
     _positive("frame", frame_length=frame_length, hop_length=hop_length)
     node = as_node(x)
-    if node.ndim == 0 or node.shape[-1] < frame_length:  # type: ignore[operator]
+    if node.ndim == 0 or node.shape[-1] < frame_length:
         raise ShapeError(
             f"[frame] shape {node.shape} has no {frame_length} elements along its last axis; pad "
             "it, or use shorter frames"

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from lamella.tensor.tensor import Tensor
 
 __all__ = [
-    "bartlett", "blackman", "blackmanharris", "boxcar", "cosine", "flattop", "gaussian",
-    "general_cosine", "get_window", "hamming", "hann", "kaiser", "nuttall", "tukey",
+    "bartlett", "blackman", "blackmanharris", "boxcar", "cosine", "exponential", "flattop",
+    "gaussian", "general_cosine", "general_hamming", "get_window", "hamming", "hann", "kaiser",
+    "nuttall", "tukey",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
@@ -53,7 +54,8 @@ def boxcar(n: int, sym: bool = True, dtype: object = None) -> Tensor:
 
 def _cosines(k: Array, m: int, a: Sequence[float]) -> Array:
     angle = np.pi * (2 * k / (m - 1) - 1)  # from -π to π, so that the result is symmetric
-    return np.sum([c * np.cos(j * angle) for j, c in enumerate(a)], axis=0)
+    total: Array = np.sum([c * np.cos(j * angle) for j, c in enumerate(a)], axis=0)
+    return total
 
 
 def general_cosine(
@@ -65,6 +67,37 @@ def general_cosine(
     [0.0, 1.0, 0.0]
     """
     return _window("general_cosine", n, sym, dtype, lambda k, m: _cosines(k, m, a))
+
+
+def general_hamming(n: int, alpha: float = 0.54, sym: bool = True, dtype: object = None) -> Tensor:
+    """``alpha + (1 - alpha) cos φ``, φ from -π to π.
+
+    >>> general_hamming(3, 0.5).tolist()
+    [0.0, 1.0, 0.0]
+    """
+    weights = (alpha, 1 - alpha)
+    return _window("general_hamming", n, sym, dtype, lambda k, m: _cosines(k, m, weights))
+
+
+def exponential(
+    n: int, center: float | None = None, tau: float = 1.0, sym: bool = True, dtype: object = None
+) -> Tensor:
+    """``exp(-|k - center| / tau)``, ``center`` by default the middle.
+
+    Raises:
+        OptionError: for a symmetric window with a center.
+
+    >>> exponential(3)[1].item()
+    1.0
+    """
+    if sym and center is not None:
+        raise OptionError("[exponential] a symmetric window has its center in the middle; leave it")
+
+    def weights(k: Array, m: int) -> Array:
+        middle = (m - 1) / 2 if center is None else center
+        return np.asarray(np.exp(-np.abs(k - middle) / tau))
+
+    return _window("exponential", n, sym, dtype, weights)
 
 
 def hann(n: int, sym: bool = True, dtype: object = None) -> Tensor:
@@ -193,8 +226,8 @@ def tukey(n: int, alpha: float = 0.5, sym: bool = True, dtype: object = None) ->
 _BY_NAME: Final[dict[str, Callable[..., Tensor]]] = {
     window.__name__: window
     for window in (
-        bartlett, blackman, blackmanharris, boxcar, cosine, flattop, gaussian, hamming, hann,
-        kaiser, nuttall, tukey,
+        bartlett, blackman, blackmanharris, boxcar, cosine, exponential, flattop, gaussian,
+        general_hamming, hamming, hann, kaiser, nuttall, tukey,
     )
 }  # fmt: skip
 _NEEDS: Final = frozenset(("gaussian", "kaiser"))

@@ -14,8 +14,9 @@ from lamella.tensor.comparison import isfinite, where
 from lamella.tensor.core import wrap
 from lamella.tensor.elementwise import abs, minimum
 from lamella.tensor.gradient import stop_gradient
+from lamella.tensor.keywords import with_synonyms
 from lamella.tensor.operands import TensorLike
-from lamella.tensor.reduction import logsumexp
+from lamella.tensor.reduction import logsumexp, peak
 from lamella.tensor.special.support import in_double, operands
 from lamella.tensor.transcendental import exp, log, log1p
 
@@ -93,7 +94,10 @@ def rel_entr(x: TensorLike, y: TensorLike) -> Tensor:
         inside, edge = (x > 0) & (y > 0), (x == 0) & (y >= 0)
         a, b = where(inside, x, 1.0), where(inside, y, 1.0)
         near = (a < 2 * b) & (b < 2 * a)  # where a - b is exact
-        ratio = where(near, log1p(where(near, a - b, 0.0) / b), log(a / b))
+        quotient = a / b
+        normal = (quotient >= _TINY) & (quotient < math.inf)
+        apart = where(normal, log(where(normal, quotient, 1.0)), log(a) - log(b))
+        ratio = where(near, log1p(where(near, a - b, 0.0) / b), apart)
         found = where(inside, a * ratio, where(edge, 0.0, math.inf))
         return where((x == x) & (y == y), found, math.nan)
 
@@ -162,30 +166,38 @@ def logit(x: TensorLike) -> Tensor:
     return in_double("logit", lambda x: log(x) - log1p(-x), x)
 
 
-def _shifted(x: Any, axis: Any) -> Any:
-    top = stop_gradient(x.max(axis, keepdims=True))
+def _shifted(x: Tensor, axis: Any) -> Tensor:
+    if 0 in x.shape:
+        return x
+    top = peak(x, axis)
     return x - where(isfinite(top), top, 0.0)
 
 
-def _floating(name: str, x: TensorLike) -> Any:
-    return wrap(operands(name, x)[0])
+def _floating(name: str, x: TensorLike, dtype: object) -> Any:
+    value: Any = wrap(operands(name, x)[0])
+    return value if dtype is None else value.astype(dtype)
 
 
-def softmax(x: TensorLike, axis: Any = None) -> Tensor:
-    """``exp(x) / Σ exp(x)`` over ``axis`` (None: all), without overflow.
+@with_synonyms
+def softmax(x: TensorLike, axis: Any = None, dtype: object = None) -> Tensor:
+    """``exp(x) / Σ exp(x)`` over ``axis`` (None: all), without overflow; computed in ``dtype``.
 
     >>> softmax([1000.0, 1000.0]).tolist()
     [0.5, 0.5]
     """
-    grown = exp(_shifted(_floating("softmax", x), axis))
+    value = _floating("softmax", x, dtype)
+    if 0 not in value.shape:
+        value = value - peak(value, axis)
+    grown = exp(value)
     return grown / grown.sum(axis, keepdims=True)
 
 
-def log_softmax(x: TensorLike, axis: Any = None) -> Tensor:
+@with_synonyms
+def log_softmax(x: TensorLike, axis: Any = None, dtype: object = None) -> Tensor:
     """``log(softmax(x))`` over ``axis`` (None: all), precise where softmax is nearly 0.
 
     >>> log_softmax([1000.0, 0.0]).tolist()
     [0.0, -1000.0]
     """
-    moved = _shifted(_floating("log_softmax", x), axis)
+    moved = _shifted(_floating("log_softmax", x, dtype), axis)
     return moved - log(exp(moved).sum(axis, keepdims=True))

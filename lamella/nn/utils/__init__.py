@@ -1,4 +1,6 @@
-"""Functions on the parameters of a model: gradient clipping, and parameters as one vector."""
+"""Functions on the parameters of a model: gradient clipping, and parameters as one vector; ``rnn``
+has padded and packed sequences.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,13 @@ from collections.abc import Iterable
 
 import lamella as lm
 from lamella.errors import ShapeError
+from lamella.nn.utils import rnn
 from lamella.tensor.tensor import Tensor
 
-__all__ = ["clip_grad_norm_", "clip_grad_value_", "parameters_to_vector", "vector_to_parameters"]
+__all__ = [
+    "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm",
+    "parameters_to_vector", "rnn", "vector_to_parameters",
+]  # fmt: skip
 
 
 def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[tuple[Tensor, Tensor]]:
@@ -35,16 +41,40 @@ def clip_grad_norm_(
     >>> clip_grad_norm_([p], 1.0).item()
     5.0
     """
-    pairs = _gradients(parameters)
-    if not pairs:
+    given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    total = get_total_norm([gradient for _, gradient in _gradients(given)], norm_type)
+    clip_grads_with_norm_(given, max_norm, total)
+    return total
+
+
+def get_total_norm(tensors: Tensor | Iterable[Tensor], norm_type: float = 2.0) -> Tensor:
+    """The norm of all elements of tensors together, 0-d; 0 of none.
+
+    >>> get_total_norm([lm.asarray([3.0]), lm.asarray([4.0])]).item()
+    5.0
+    """
+    given = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    if not given:
         return lm.zeros(())
     with lm.no_grad():
-        norms = lm.stack([_norm(gradient, norm_type) for _, gradient in pairs])
-        total = norms.max() if math.isinf(norm_type) else _norm(norms, norm_type)
-        factor = lm.minimum(max_norm / (total + 1e-6), 1.0)
-        for parameter, gradient in pairs:
+        norms = lm.stack([_norm(tensor, norm_type) for tensor in given])
+        return norms.max() if math.isinf(norm_type) else _norm(norms, norm_type)
+
+
+def clip_grads_with_norm_(
+    parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor
+) -> None:
+    """Scale all gradients together by ``max_norm / total_norm`` if that is below 1.
+
+    >>> p = lm.tensor([3.0], requires_grad=True)
+    >>> (p * 4.0).sum().backward()
+    >>> clip_grads_with_norm_(p, 2.0, lm.asarray(4.0)); round(p.grad.item(), 4)
+    2.0
+    """
+    with lm.no_grad():
+        factor = lm.minimum(max_norm / (total_norm + 1e-6), 1.0)
+        for parameter, gradient in _gradients(parameters):
             parameter.grad = gradient * factor.astype(gradient.dtype)
-    return total
 
 
 def _norm(x: Tensor, norm_type: float) -> Tensor:
