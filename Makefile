@@ -5,14 +5,14 @@ BIN := $(VENV)/bin
 PEERS := .venv-parity
 ARGS ?=
 
-.PHONY: help quickstart test test-unoptimized parity bench bench-peers docs lint types imports targets support clean
+.PHONY: help quickstart test test-unoptimized parity bench docs lint types imports targets support clean
 
 help:
 	@echo "make quickstart   train a digit classifier with Lamella, in this folder (< 1 minute)"
 	@echo "make test         the whole default test suite"
 	@echo "make test-unoptimized   the same with every optional pass of the compiler off"
 	@echo "make parity       compare results with PyTorch and JAX (installs both, about 1.5 GB)"
-	@echo "make bench        measure; tables go to bench-results/ (bench-peers: beside others)"
+	@echo "make bench        measure beside other frameworks (installs them); tables go to bench-results/"
 	@echo "make docs         build the documentation into site/, examples executed"
 	@echo "make lint, make types, make imports    ruff, mypy, the layer contracts"
 	@echo "make targets      tests of generated code on SSE4.2, AVX2 and AArch64, natively or emulated"
@@ -56,10 +56,7 @@ test-unoptimized: $(VENV)/.installed-dev
 parity: $(PEERS)/.installed-parity
 	$(PEERS)/bin/python -m pytest tests/parity $(ARGS)
 
-bench: $(VENV)/.installed-dev
-	$(BIN)/python -m benchmarks $(ARGS)
-
-bench-peers: $(PEERS)/.installed-bench
+bench: $(PEERS)/.installed-bench
 	$(PEERS)/bin/python -m benchmarks $(ARGS)
 
 docs: $(VENV)/.installed-docs

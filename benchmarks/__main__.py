@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--list", action="store_true", help="print the workloads and end")
     parser.add_argument(
-        "--quick", action="store_true", help="few rounds: for a first look, not for a claim"
+        "--quick", action="store_true", help="three rounds instead of seven or nine"
     )
     parser.add_argument("--alone", action="store_true", help="without other frameworks")
     parser.add_argument(

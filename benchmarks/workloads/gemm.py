@@ -52,6 +52,8 @@ CASES = {
     "small": Case(64, 64, 64),
 }
 
+QUICK = ("sq256", "sq512", "sq1024", "sq2048", "row1", "rows8", "fused", "mlp")
+
 
 def data(case: Case) -> tuple[Any, Any, Any]:
     """a and b as they lie in memory, and the bias."""
@@ -150,6 +152,6 @@ def _figures(name: str, rounds: int) -> list[Figure]:
 
 
 def measure(quick: bool) -> list[Figure]:
-    """Lamella's time as a ratio to the others', for every case (for a few if ``quick``)."""
-    names = ("sq512", "row1", "fused", "mlp") if quick else tuple(CASES)
+    """Lamella's time as a ratio to the others', for every case, or for those of QUICK."""
+    names = QUICK if quick else tuple(CASES)
     return [figure for name in names for figure in _figures(name, 3 if quick else 9)]
