@@ -10,6 +10,7 @@ from lamella import ops, tree
 from lamella.dtypes import int64
 from lamella.errors import ShapeError
 from lamella.sparse.coordinates import COO
+from lamella.sparse.forms import Arithmetic
 from lamella.sparse.pattern import Pattern, index_node, matrix_shape, tensor_of
 from lamella.sparse.rows import CSR, require_dense, summed, wide
 from lamella.tensor.core import node_of, wrap
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["BSR"]
 
 
-class BSR:
+class BSR(Arithmetic):
     """A matrix of blocks, of which most are 0, by rows of blocks.
 
     Args:
@@ -98,10 +99,6 @@ class BSR:
         across = places[:, None] * width + at % width
         data = ops.reshape(node_of(self.data), (count * height * width,))
         return COO(wrap(data), np.stack([down.ravel(), across.ravel()]), self.shape).to_csr()
-
-    def __getitem__(self, index: Any) -> Any:
-        """Rows and columns, as of a :class:`CSR`."""
-        return self.to_csr()[index]
 
     def __matmul__(self, dense: TensorLike) -> Tensor:
         require_dense(dense)

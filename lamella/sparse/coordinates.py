@@ -12,6 +12,7 @@ from lamella.dtypes import int64, promote
 from lamella.errors import LamellaIndexError, OptionError, ShapeError
 from lamella.ir.node import Node
 from lamella.ops.families import broadcast_shapes
+from lamella.sparse.forms import Arithmetic
 from lamella.sparse.pattern import index_node, matrix_shape, tensor_of
 from lamella.sparse.rows import CSR, summed
 from lamella.tensor.core import node_of, value_of, wrap
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["COO"]
 
 
-class COO:
+class COO(Arithmetic):
     """A matrix by coordinates.
 
     Args:
@@ -118,10 +119,6 @@ class COO:
             [ops.reshape(_row(self.indices, i), (1, self.nnz)) for i in (1, 0)], 0
         )
         return COO(self.data, wrap(flipped), self.size[::-1])
-
-    def __getitem__(self, index: Any) -> Any:
-        """Rows and columns, as of a :class:`CSR`."""
-        return self.to_csr()[index]
 
     def __matmul__(self, dense: TensorLike) -> Tensor:
         return self.to_csr() @ dense

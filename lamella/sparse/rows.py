@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lamella import ops, tree
-from lamella.dtypes import int64
+from lamella.dtypes import bool_, int64, uint8
 from lamella.errors import DTypeError, OptionError, ShapeError
 from lamella.ir.dim import Size
 from lamella.ir.node import Node
 from lamella.ops.families import broadcast_shapes
 from lamella.sparse.pattern import Pattern, index_node, matrix_shape, tensor_of
 from lamella.tensor.core import TensorCore, node_of, value_of, wrap
-from lamella.tensor.operands import TensorLike, as_node, cast, pair
+from lamella.tensor.operands import TensorLike, as_float, as_node, cast, pair
+from lamella.tensor.reduction import sum_dtype
 
 if TYPE_CHECKING:
     from lamella.sparse.coordinates import COO
@@ -178,6 +179,8 @@ class CSR:
     def _product(self, values: Node, right: Node) -> Node:
         """Complex numbers by their parts: those of the dense matrix are columns side by side."""
         pattern = self.pattern.nodes()
+        if values.dtype.kind not in "fc":
+            return self._counted(values, right)
         if values.dtype.kind != "c":
             return ops.sparse_product(values, right, pattern)
         k = right.shape[-1]
@@ -185,6 +188,16 @@ class CSR:
         found = [ops.sparse_product(part(values), both, pattern) for part in (ops.real, ops.imag)]
         (aa, ab), (ba, bb) = ([_half(f, i, k) for i in (0, 1)] for f in found)
         return ops.complex(ops.subtract(aa, bb), ops.add(ab, ba))
+
+    def _counted(self, values: Node, right: Node) -> Node:
+        """Of integers, whose order of summation does not matter, and bools: (i, k) is the sum of
+        the entries of row i, each times what the dense matrix has in its column.
+        """
+        chosen = entries(_swapped(right), node_of(self.indices))
+        factors = ops.reshape(values, (*values.shape[:-1], 1, values.shape[-1]))
+        factors = ops.broadcast_to(factors, chosen.shape)
+        times = ops.logical_and if values.dtype is bool_ else ops.multiply
+        return _swapped(summed(times(chosen, factors), node_of(self.rows), self.pattern.shape[0]))
 
     def __rmatmul__(self, dense: TensorLike) -> Tensor:
         left = as_node(dense)
@@ -234,8 +247,10 @@ class CSR:
 
     # -- reductions --------------------------------------------------------------------------------
     def sum(self, axis: int | None = None) -> Tensor:
-        """The sum over ``axis`` of rows (-2 or 0) or columns (-1 or 1), or of all entries."""
-        data = node_of(self.data)
+        """The sum over ``axis`` of rows (-2 or 0) or columns (-1 or 1), or of all entries; of
+        integers and bools as int64 (uint64 of unsigned ones), as :func:`lamella.sum`.
+        """
+        data = cast(node_of(self.data), sum_dtype(self.data.dtype, None))
         if axis is None:
             return wrap(ops.reduce_sum(data, (data.ndim - 1,)))
         if axis not in (0, 1, -1, -2):
@@ -245,7 +260,8 @@ class CSR:
         return wrap(summed(data, node_of(index), self.pattern.shape[0 if by_row else 1]))
 
     def softmax(self) -> CSR:
-        """exp(x) divided by its sum, over the entries of each row.
+        """exp(x) divided by its sum, over the entries of each row; of integers as the default
+        float.
 
         Raises:
             DTypeError: for complex numbers, which have no order.
@@ -255,9 +271,9 @@ class CSR:
                 f"[softmax] {self.dtype.name} numbers have no largest to take off; use their "
                 "modulus, a.with_data(lm.abs(a.data))"
             )
-        data, rows = node_of(self.data), node_of(self.rows)
+        data, rows = as_float(node_of(self.data)), node_of(self.rows)
         count = self.pattern.shape[0]
-        high = ops.stop_gradient(_largest(data, rows, count))
+        high = ops.stop_gradient(_largest(data, rows, count, -np.inf))
         power = ops.exp(ops.subtract(data, entries(high, rows)))
         total = summed(power, rows, count)
         return self.with_data(wrap(ops.divide(power, entries(total, rows))))
@@ -323,13 +339,16 @@ def entries(x: Node, index: Node) -> Node:
 
 
 def summed(data: Node, index: Node, count: int) -> Node:
-    """Sums of the entries by index, along the last axis."""
+    """Sums of the entries by index, along the last axis; of bools, whether one is true."""
+    if data.dtype is bool_:
+        return ops.cast(_largest(ops.cast(data, uint8), index, count, 0), bool_)
     start = ops.full(0, (count, *data.shape[:-1]), data.dtype)
     return _last(ops.scatter(start, index, _first(data), "add", 0, False))
 
 
-def _largest(data: Node, index: Node, count: int) -> Node:
-    start = ops.full(-np.inf, (count, *data.shape[:-1]), data.dtype)
+def _largest(data: Node, index: Node, count: int, least: float) -> Node:
+    """The largest of the entries by index, along the last axis; ``least`` where there is none."""
+    start = ops.full(least, (count, *data.shape[:-1]), data.dtype)
     return _last(ops.scatter(start, index, _first(data), "max", 0, False))
 
 

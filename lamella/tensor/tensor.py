@@ -63,6 +63,15 @@ _NUMBERS: Final = frozenset({float, int})
 _PLAIN: Final[set[type]] = {float, int}  # and tensors: operands that need no closer look
 
 
+def _foreign(other: object, kind: type) -> bool:
+    """Whether an operator leaves ``other`` to its own type: no array, or one that keeps operators
+    from arrays (as it tells NumPy, by ``__array_ufunc__ = None``), such as a sparse matrix.
+    """
+    if other is None or isinstance(other, (str, bytes, dict, set)):
+        return True
+    return getattr(kind, "__array_ufunc__", 0) is None and not isinstance(other, TensorCore)
+
+
 def _operator(
     function: Callable[[TensorLike, TensorLike], Tensor], reflected: bool = False
 ) -> Callable[[Tensor, TensorLike], Tensor]:
@@ -71,7 +80,7 @@ def _operator(
 
     def method(self: Tensor, other: Any) -> Any:
         kind = type(other)
-        if kind not in _PLAIN and (other is None or isinstance(other, (str, bytes, dict, set))):
+        if kind not in _PLAIN and _foreign(other, kind):
             return NotImplemented
         if reflected and not (swap and kind in _NUMBERS):
             return function(other, self)

@@ -226,3 +226,59 @@ def test_complex_products_of_any_width():
     for width in (3, 5):
         x = (draw((2, width)) + 1j * draw((2, width), 1)).astype(np.complex64)
         np.testing.assert_allclose(product(x).numpy(), a.to_dense().numpy() @ x, rtol=1e-5)
+
+
+@pytest.mark.parametrize("make", [lambda a: a, lambda a: a.to_coo(), lambda a: blocks(a)])
+def test_operators_between_tensors_and_every_form(make):
+    reference, a = random_csr(6, 4, seed=3)
+    form, whole = make(a), reference.toarray()
+    x, y = draw((5, 6)), draw((6, 4))
+    for wrapped in (np.asarray, lm.asarray):
+        close(wrapped(x) @ form, x @ whole)
+        close(wrapped(x[0]) @ form, x[0] @ whole)
+        close((wrapped(y) * form).to_dense(), y * whole)
+        close((form * wrapped(y)).to_dense(), y * whole)
+        close((form / wrapped(y)).to_dense(), whole / y)
+    close((lm.asarray(2.5) * form).to_dense(), 2.5 * whole)
+    close((form - 3 * form).to_dense(), -2 * whole)
+    close((form + -form / 2).to_dense(), whole / 2)
+    close(form.sum(0), whole.sum(0))
+    parameter = lm.nn.Parameter(lm.asarray(x))
+    close(lm.jit(lambda f: parameter @ f)(form).detach(), x @ whole)
+    with pytest.raises(TypeError):
+        lm.asarray(x) % form
+
+
+def blocks(a):
+    return sp.BSR(a.to_dense().reshape((6, 4, 1)).reshape((24, 1, 1)), np.tile(np.arange(4), 6),
+                  np.arange(7) * 4, (6, 4))  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "bool"])
+@pytest.mark.parametrize("seed", range(3))
+def test_integers_and_bools(dtype, seed):
+    rng = np.random.default_rng(seed)
+    rows, columns = rng.integers(0, 5, 40), rng.integers(0, 400, 40)
+    data = rng.integers(0, 2 if dtype == "bool" else 100, 40).astype(dtype)
+    whole = np.zeros((5, 400), dtype)
+    (np.logical_or if dtype == "bool" else np.add).at(whole, (rows, columns), data)
+    a = sp.COO(data, np.stack([rows, columns]), (5, 400))
+    x = rng.integers(0, 2, (2, 400, 3)).astype(dtype)
+    np.testing.assert_array_equal(a.to_dense(), whole)
+    np.testing.assert_array_equal(a.coalesce().to_dense(), whole)
+    np.testing.assert_array_equal(a @ x, whole @ x)
+    np.testing.assert_array_equal(a @ x[0, :, 0], whole @ x[0, :, 0])
+    np.testing.assert_array_equal(x[0].T @ a.T, x[0].T @ whole.T)
+    np.testing.assert_array_equal(lm.vmap(lambda v: a @ v)(lm.asarray(x)), whole @ x)
+    wide = scipy.sparse.coo_matrix((data.astype("int64"), (rows, columns)), (5, 400)).toarray()
+    for axis in (None, 0, 1):  # in 64 bits, as the sums of dense tensors
+        np.testing.assert_array_equal(a.sum(axis), wide.sum(axis))
+        assert a.sum(axis).dtype is lm.sum(lm.asarray(whole)).dtype
+
+
+def test_softmax_of_integers():
+    a = sp.CSR([1, 2, 3], [0, 2, 1], [0, 2, 3], (2, 3))
+    found = a.softmax()
+    assert found.dtype is lm.float32
+    e = np.exp([1.0, 2.0])
+    np.testing.assert_allclose(found.data, [*(e / e.sum()), 1.0], rtol=1e-6)
