@@ -31,6 +31,7 @@ class _Convolution(Module):
     rank: ClassVar[int]
     transposed: ClassVar[bool] = False
     bias: Parameter | None
+    output_padding: tuple[int, ...] = ()
 
     def _build(
         self, in_channels: int, out_channels: int, kernel_size: Sizes, stride: Sizes, padding: str |
@@ -85,6 +86,8 @@ class _Convolution(Module):
             )
         if self.dilation != (1,) * self.rank:
             text += f", dilation={self.dilation}"
+        if any(self.output_padding):
+            text += f", output_padding={self.output_padding}"
         if self.groups != 1:
             text += f", groups={self.groups}"
         return text if self.bias is not None else text + ", bias=False"

@@ -54,9 +54,13 @@ class _Table(Module):
     def extra_repr(self) -> str:
         """The options that are set, as PyTorch shows them."""
         text = f"{self.num_embeddings}, {self.embedding_dim}"
-        for name in ("padding_idx", "max_norm"):
-            value = getattr(self, name)
-            text += "" if value is None else f", {name}={value}"
+        usual = {
+            "padding_idx": None, "max_norm": None, "norm_type": 2.0, "scale_grad_by_freq": False,
+            "mode": "",
+        }  # fmt: skip
+        for name, value in usual.items():
+            if getattr(self, name, value) != value:
+                text += f", {name}={getattr(self, name)!r}"
         return text
 
 

@@ -87,7 +87,7 @@ class _BatchNorm(Module):
         """The options, as PyTorch shows them."""
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"track_running_stats={self.track_running_stats}"
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
         )
 
 
@@ -251,7 +251,8 @@ class LayerNorm(Module):
     def extra_repr(self) -> str:
         """The options, as PyTorch shows them."""
         return (
-            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+            f"{self.normalized_shape}, eps={self.eps}, "
+            f"elementwise_affine={self.elementwise_affine}, bias={self.bias is not None}"
         )
 
 
@@ -333,4 +334,7 @@ class GroupNorm(Module):
 
     def extra_repr(self) -> str:
         """The options, as PyTorch shows them."""
-        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+        return (
+            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
+            f"bias={self.bias is not None}"
+        )

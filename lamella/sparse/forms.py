@@ -29,24 +29,24 @@ class Arithmetic(ABC):
         return self.to_csr()[index]
 
     def __rmatmul__(self, dense: TensorLike) -> Tensor:
-        return dense @ self.to_csr()  # type: ignore[operator,return-value]
+        return self.to_csr().__rmatmul__(dense)
 
     def __mul__(self, other: Any) -> CSR:
-        return self.to_csr() * other
+        return self.to_csr().__mul__(other)
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> CSR:
-        return self.to_csr() / other
+        return self.to_csr().__truediv__(other)
 
     def __neg__(self) -> CSR:
         return -self.to_csr()
 
     def __add__(self, other: Any) -> CSR:
-        return self.to_csr() + other
+        return self.to_csr().__add__(other)
 
     def __sub__(self, other: Any) -> CSR:
-        return self.to_csr() - other
+        return self.to_csr().__sub__(other)
 
     def sum(self, axis: int | None = None) -> Tensor:
         """The sum over ``axis``, as :meth:`CSR.sum`."""

@@ -76,8 +76,8 @@ TEXTS: list[tuple[nn.Module, str]] = [
         "Conv1d(2, 2, kernel_size=(3,), stride=(1,), padding='same', dilation=(2,), groups=2, "
         "bias=False)",
     ),
-    (nn.LayerNorm(3), "LayerNorm((3,), eps=1e-05, elementwise_affine=True)"),
-    (nn.GroupNorm(2, 4), "GroupNorm(2, 4, eps=1e-05, affine=True)"),
+    (nn.LayerNorm(3), "LayerNorm((3,), eps=1e-05, elementwise_affine=True, bias=True)"),
+    (nn.GroupNorm(2, 4), "GroupNorm(2, 4, eps=1e-05, affine=True, bias=True)"),
     (nn.Embedding(3, 2, padding_idx=-1), "Embedding(3, 2, padding_idx=2)"),
     (nn.Dropout(0.1), "Dropout(p=0.1, inplace=False)"),
     (nn.MaxPool2d(2), "MaxPool2d(kernel_size=2, stride=2, padding=0, dilation=1, ceil_mode=False)"),

@@ -51,7 +51,8 @@ def test_repr_is_pytorchs() -> None:
     assert repr(Net()) == (
         "Net(\n"
         "  (first): Linear(in_features=2, out_features=3, bias=True)\n"
-        "  (norm): BatchNorm1d(3, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)\n"
+        "  (norm): BatchNorm1d(3, eps=1e-05, momentum=0.1, affine=True, bias=True, "
+        "track_running_stats=True)\n"
         "  (tail): Sequential(\n"
         "    (0): ReLU()\n"
         "    (1): Linear(in_features=3, out_features=1, bias=False)\n"

@@ -248,3 +248,23 @@ def test_rows_looked_up_are_limited() -> None:
     wanted = theirs(torch.from_numpy(index))
     np.testing.assert_allclose(ours(lm.asarray(index)).numpy(), wanted.numpy(), rtol=1e-5)
     np.testing.assert_allclose(ours.weight.numpy(), theirs.weight.numpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda n: n.Conv2d(4, 6, 3, groups=2, padding=1, bias=False, padding_mode="circular"),
+        lambda n: n.ConvTranspose2d(4, 6, 3, stride=2, output_padding=(1, 0), dilation=2),
+        lambda n: n.BatchNorm1d(4, momentum=None, affine=False),
+        lambda n: n.InstanceNorm2d(4, track_running_stats=True),
+        lambda n: n.LayerNorm((3, 4), bias=False),
+        lambda n: n.RMSNorm(4, elementwise_affine=False),
+        lambda n: n.GroupNorm(2, 4, eps=0.1),
+        lambda n: n.Embedding(5, 3, padding_idx=1, max_norm=2.0, norm_type=1.0,
+                              scale_grad_by_freq=True),
+        lambda n: n.EmbeddingBag(5, 3, max_norm=2.0, scale_grad_by_freq=True, mode="sum"),
+        lambda n: n.LSTM(3, 4, num_layers=2, bias=False, batch_first=True, bidirectional=True),
+    ],
+)  # fmt: skip
+def test_text_shows_what_was_chosen(build: Build) -> None:
+    assert repr(build(nn)) == repr(build(torch.nn))
