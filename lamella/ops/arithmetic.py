@@ -13,14 +13,14 @@ from typing import ClassVar
 import numpy as np
 
 from lamella import ops
-from lamella.dtypes import ALL, FLOATS, INTEGERS
+from lamella.dtypes import ALL, FLOATS, INTEGERS, DType
 from lamella.ir.loops import Expr, apply
 from lamella.ir.node import Node
 from lamella.ops import complex_parts
 from lamella.ops.base import Array, Sample
-from lamella.ops.families import Elementwise, binary, unary
+from lamella.ops.families import Elementwise, binary, binary_builder, unary, unary_builder
 from lamella.ops.leaf import Constant, constant
-from lamella.ops.sampling import binary_samples, unary_samples
+from lamella.ops.sampling import unary_samples
 
 __all__ = [
     "Abs", "Add", "Divide", "Maximum", "Minimum", "Multiply", "Negative",
@@ -44,18 +44,14 @@ class Add(Elementwise):
     name: ClassVar[str] = "add"
     kinds: ClassVar[str] = "iufc"
     partwise: ClassVar[bool] = True
-    loop_op: ClassVar[str] = "add"
     linear: ClassVar[bool] = True
     compute = staticmethod(np.add)
+    arity: ClassVar[int] = 2
+    sample_dtypes: ClassVar[tuple[DType, ...]] = NUMBERS
 
     def partials(self, node: Node) -> Sequence[Node | None]:
         """1, 1."""
         return like(node, 1), like(node, 1)
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """All numbers."""
-        yield from binary_samples(add, NUMBERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +64,12 @@ class Subtract(Elementwise):
     loop_op: ClassVar[str] = "sub"
     linear: ClassVar[bool] = True
     compute = staticmethod(np.subtract)
+    arity: ClassVar[int] = 2
+    sample_dtypes: ClassVar[tuple[DType, ...]] = NUMBERS
 
     def partials(self, node: Node) -> Sequence[Node | None]:
         """1, -1."""
         return like(node, 1), like(node, -1)
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """All numbers."""
-        yield from binary_samples(subtract, NUMBERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +81,12 @@ class Multiply(Elementwise):
     split = staticmethod(complex_parts.multiply)
     loop_op: ClassVar[str] = "mul"
     compute = staticmethod(np.multiply)
+    arity: ClassVar[int] = 2
+    sample_dtypes: ClassVar[tuple[DType, ...]] = NUMBERS
 
     def partials(self, node: Node) -> Sequence[Node | None]:
         """b, a."""
         return node.inputs[1], node.inputs[0]
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """All numbers."""
-        yield from binary_samples(multiply, NUMBERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +99,13 @@ class Divide(Elementwise):
     loop_op: ClassVar[str] = "div"
     cost: ClassVar[int] = 4
     compute = staticmethod(np.divide)
+    arity: ClassVar[int] = 2
+    sample_range: ClassVar[tuple[float, float]] = (0.5, 2.0)
 
     def partials(self, node: Node) -> Sequence[Node | None]:
         """1/b, -(a/b)/b."""
         b = node.inputs[1]
         return divide(like(node, 1), b), negative(divide(node, b))
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """Divisors away from 0, and special values."""
-        yield from binary_samples(divide, FLOATS, low=0.5, high=2.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,15 +118,11 @@ class Negative(Elementwise):
     loop_op: ClassVar[str] = "neg"
     linear: ClassVar[bool] = True
     compute = staticmethod(np.negative)
+    sample_dtypes: ClassVar[tuple[DType, ...]] = NUMBERS
 
     def partials(self, node: Node) -> Sequence[Node | None]:
         """-1."""
         return (like(node, -1),)
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """All numbers."""
-        yield from unary_samples(negative, NUMBERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +131,6 @@ class Abs(Elementwise):
 
     name: ClassVar[str] = "abs"
     kinds: ClassVar[str] = "iuf"
-    loop_op: ClassVar[str] = "abs"
     compute = staticmethod(np.abs)
 
     def partials(self, node: Node) -> Sequence[Node | None]:
@@ -167,19 +149,14 @@ class Sign(Elementwise):
 
     name: ClassVar[str] = "sign"
     kinds: ClassVar[str] = "iuf"
-    loop_op: ClassVar[str] = "sign"
     cost: ClassVar[int] = 3
     differentiable: ClassVar[bool] = False
+    sample_dtypes: ClassVar[tuple[DType, ...]] = NUMBERS
 
     @staticmethod
     def compute(a: Array) -> Array:
         """``np.sign`` that keeps -0.0."""
         return np.where(a == 0, a, np.sign(a))
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """All numbers."""
-        yield from unary_samples(sign, NUMBERS, differentiable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +166,8 @@ class Maximum(Elementwise):
     name: ClassVar[str] = "maximum"
     kinds: ClassVar[str] = "biuf"
     compute = staticmethod(np.maximum)
+    arity: ClassVar[int] = 2
+    sample_dtypes: ClassVar[tuple[DType, ...]] = ALL
 
     def partials(self, node: Node) -> Sequence[Node | None]:
         """1 for the larger, 0 for the smaller, a half each for equals."""
@@ -199,11 +178,6 @@ class Maximum(Elementwise):
         """``max``; ``or`` for bool."""
         return apply("or" if node.dtype.kind == "b" else "max", *values)
 
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """All dtypes."""
-        yield from binary_samples(maximum, ALL)
-
 
 @dataclass(frozen=True, slots=True)
 class Minimum(Elementwise):
@@ -212,6 +186,8 @@ class Minimum(Elementwise):
     name: ClassVar[str] = "minimum"
     kinds: ClassVar[str] = "biuf"
     compute = staticmethod(np.minimum)
+    arity: ClassVar[int] = 2
+    sample_dtypes: ClassVar[tuple[DType, ...]] = ALL
 
     def partials(self, node: Node) -> Sequence[Node | None]:
         """1 for the smaller, 0 for the larger, a half each for equals."""
@@ -222,11 +198,6 @@ class Minimum(Elementwise):
         """``min``; ``and`` for bool."""
         return apply("and" if node.dtype.kind == "b" else "min", *values)
 
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """All dtypes."""
-        yield from binary_samples(minimum, ALL)
-
 
 def _chosen(a: Node, b: Node) -> Node:
     """1 where a > b, 0 where a < b, else 1/2."""
@@ -234,8 +205,12 @@ def _chosen(a: Node, b: Node) -> Node:
     return ops.where(ops.greater(a, b), like(a, 1), half)
 
 
-_ADD, _SUB, _MUL, _DIV = Add(), Subtract(), Multiply(), Divide()
-_NEG, _ABS, _SIGN, _MAX, _MIN = Negative(), Abs(), Sign(), Maximum(), Minimum()
+_ADD, _MUL, _ABS, _SIGN = Add(), Multiply(), Abs(), Sign()
+subtract = binary_builder(Subtract())
+divide = binary_builder(Divide())
+negative = unary_builder(Negative())
+maximum = binary_builder(Maximum())
+minimum = binary_builder(Minimum())
 
 
 def add(a: Node, b: Node) -> Node:
@@ -250,16 +225,6 @@ def add(a: Node, b: Node) -> Node:
     Add()
     """
     return ops.bitwise_or(a, b) if a.dtype.kind == "b" else binary(_ADD, a, b)
-
-
-def subtract(a: Node, b: Node) -> Node:
-    """``a - b``; errors as :func:`add`, and DTypeError for bool.
-
-    >>> from lamella import dtypes, ops
-    >>> subtract(ops.constant(1, dtypes.float64), ops.constant(2, dtypes.float64)).op
-    Subtract()
-    """
-    return binary(_SUB, a, b)
 
 
 def multiply(a: Node, b: Node) -> Node:
@@ -279,26 +244,6 @@ def multiply(a: Node, b: Node) -> Node:
         if b.op.value == -1:
             return negative(a)
     return binary(_MUL, a, b)
-
-
-def divide(a: Node, b: Node) -> Node:
-    """``a / b`` for floating point (integers are cast first by the caller).
-
-    >>> from lamella import dtypes, ops
-    >>> divide(ops.constant(1, dtypes.float64), ops.constant(2, dtypes.float64)).op
-    Divide()
-    """
-    return binary(_DIV, a, b)
-
-
-def negative(x: Node) -> Node:
-    """-x.
-
-    >>> from lamella import dtypes, ops
-    >>> negative(ops.constant(7, dtypes.int32)).op
-    Negative()
-    """
-    return unary(_NEG, x)
 
 
 def abs(x: Node) -> Node:
@@ -323,26 +268,6 @@ def sign(x: Node) -> Node:
     if x.dtype.kind == "c":
         return ops.direction(x)
     return unary(_SIGN, x)
-
-
-def maximum(a: Node, b: Node) -> Node:
-    """The larger; nan if either is nan. Equal numbers share the derivative half and half.
-
-    >>> from lamella import dtypes, ops
-    >>> maximum(ops.constant(1, dtypes.int32), ops.constant(2, dtypes.int32)).op
-    Maximum()
-    """
-    return binary(_MAX, a, b)
-
-
-def minimum(a: Node, b: Node) -> Node:
-    """The smaller; nan if either is nan. Equal numbers share the derivative half and half.
-
-    >>> from lamella import dtypes, ops
-    >>> minimum(ops.constant(1, dtypes.int32), ops.constant(2, dtypes.int32)).op
-    Minimum()
-    """
-    return binary(_MIN, a, b)
 
 
 def square(x: Node) -> Node:

@@ -5,18 +5,16 @@ first. Shifts by a negative count or by the width and more give 0 (``>>`` of a n
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from lamella.dtypes import INTEGERS, bool_
+from lamella.dtypes import INTEGERS, DType, bool_
 from lamella.ir.node import Node
-from lamella.ops.base import Array, Sample
+from lamella.ops.base import Array
 from lamella.ops.convert import cast
-from lamella.ops.families import Elementwise, binary, unary
-from lamella.ops.sampling import binary_samples, unary_samples
+from lamella.ops.families import Elementwise, binary_builder, unary_builder
 
 __all__ = [
     "BitwiseAnd", "BitwiseInvert", "BitwiseOr", "BitwiseXor", "ShiftLeft", "ShiftRight",
@@ -33,6 +31,8 @@ class Bitwise(Elementwise):
 
     kinds: ClassVar[str] = "biu"
     differentiable: ClassVar[bool] = False
+    arity: ClassVar[int] = 2
+    sample_dtypes: ClassVar[tuple[DType, ...]] = WHOLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,6 @@ class BitwiseAnd(Bitwise):
     loop_op: ClassVar[str] = "and"
     compute = staticmethod(np.bitwise_and)
 
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """Bool and integers."""
-        yield from binary_samples(bitwise_and, WHOLE, differentiable=False)
-
 
 @dataclass(frozen=True, slots=True)
 class BitwiseOr(Bitwise):
@@ -56,11 +51,6 @@ class BitwiseOr(Bitwise):
     name: ClassVar[str] = "bitwise_or"
     loop_op: ClassVar[str] = "or"
     compute = staticmethod(np.bitwise_or)
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """Bool and integers."""
-        yield from binary_samples(bitwise_or, WHOLE, differentiable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,24 +61,15 @@ class BitwiseXor(Bitwise):
     loop_op: ClassVar[str] = "xor"
     compute = staticmethod(np.bitwise_xor)
 
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """Bool and integers."""
-        yield from binary_samples(bitwise_xor, WHOLE, differentiable=False)
-
 
 @dataclass(frozen=True, slots=True)
 class BitwiseInvert(Bitwise):
-    """~a."""
+    """~a, for bool not a."""
 
     name: ClassVar[str] = "bitwise_invert"
+    arity: ClassVar[int] = 1
     loop_op: ClassVar[str] = "not"
     compute = staticmethod(np.invert)
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """Bool and integers."""
-        yield from unary_samples(bitwise_invert, WHOLE, differentiable=False)
 
 
 def _count(a: Array, b: Array) -> tuple[Array, Array]:
@@ -104,17 +85,13 @@ class ShiftLeft(Bitwise):
     name: ClassVar[str] = "bitwise_left_shift"
     kinds: ClassVar[str] = "iu"
     loop_op: ClassVar[str] = "shl"
+    sample_dtypes: ClassVar[tuple[DType, ...]] = INTEGERS
 
     @staticmethod
     def compute(a: Array, b: Array) -> Array:
         """``np.left_shift``, total."""
         inside, count = _count(a, b)
         return np.where(inside, np.left_shift(a, count), a.dtype.type(0))
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """Integers, all counts."""
-        yield from binary_samples(bitwise_left_shift, INTEGERS, differentiable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +101,7 @@ class ShiftRight(Bitwise):
     name: ClassVar[str] = "bitwise_right_shift"
     kinds: ClassVar[str] = "iu"
     loop_op: ClassVar[str] = "shr"
+    sample_dtypes: ClassVar[tuple[DType, ...]] = INTEGERS
 
     @staticmethod
     def compute(a: Array, b: Array) -> Array:
@@ -131,74 +109,13 @@ class ShiftRight(Bitwise):
         inside, count = _count(a, b)
         return np.where(inside, np.right_shift(a, count), np.where(a < 0, ~(a & 0), a & 0))
 
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """Integers, all counts."""
-        yield from binary_samples(bitwise_right_shift, INTEGERS, differentiable=False)
 
-
-_AND, _OR, _XOR, _NOT = BitwiseAnd(), BitwiseOr(), BitwiseXor(), BitwiseInvert()
-_SHL, _SHR = ShiftLeft(), ShiftRight()
-
-
-def bitwise_and(a: Node, b: Node) -> Node:
-    """``a & b``.
-
-    >>> from lamella import dtypes, ops
-    >>> bitwise_and(ops.constant(6, dtypes.int64), ops.constant(3, dtypes.int64)).op
-    BitwiseAnd()
-    """
-    return binary(_AND, a, b)
-
-
-def bitwise_or(a: Node, b: Node) -> Node:
-    """``a | b``.
-
-    >>> from lamella import dtypes, ops
-    >>> bitwise_or(ops.constant(6, dtypes.int64), ops.constant(3, dtypes.int64)).op
-    BitwiseOr()
-    """
-    return binary(_OR, a, b)
-
-
-def bitwise_xor(a: Node, b: Node) -> Node:
-    """``a ^ b``.
-
-    >>> from lamella import dtypes, ops
-    >>> bitwise_xor(ops.constant(6, dtypes.int64), ops.constant(3, dtypes.int64)).op
-    BitwiseXor()
-    """
-    return binary(_XOR, a, b)
-
-
-def bitwise_invert(x: Node) -> Node:
-    """~x, for bool not x.
-
-    >>> from lamella import dtypes, ops
-    >>> bitwise_invert(ops.constant(6, dtypes.int64)).op
-    BitwiseInvert()
-    """
-    return unary(_NOT, x)
-
-
-def bitwise_left_shift(a: Node, b: Node) -> Node:
-    """``a << b``; 0 for b outside the width.
-
-    >>> from lamella import dtypes, ops
-    >>> bitwise_left_shift(ops.constant(6, dtypes.int64), ops.constant(3, dtypes.int64)).op
-    ShiftLeft()
-    """
-    return binary(_SHL, a, b)
-
-
-def bitwise_right_shift(a: Node, b: Node) -> Node:
-    """``a >> b``; for b outside the width 0, or -1 for negative a.
-
-    >>> from lamella import dtypes, ops
-    >>> bitwise_right_shift(ops.constant(6, dtypes.int64), ops.constant(3, dtypes.int64)).op
-    ShiftRight()
-    """
-    return binary(_SHR, a, b)
+bitwise_and = binary_builder(BitwiseAnd())
+bitwise_or = binary_builder(BitwiseOr())
+bitwise_xor = binary_builder(BitwiseXor())
+bitwise_invert = unary_builder(BitwiseInvert())
+bitwise_left_shift = binary_builder(ShiftLeft())
+bitwise_right_shift = binary_builder(ShiftRight())
 
 
 def logical_and(a: Node, b: Node) -> Node:

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from lamella.dtypes import ALL, FLOATS, bool_
+from lamella.dtypes import ALL, DType, bool_
 from lamella.errors import DTypeError
 from lamella.ir.loops import Expr, apply
 from lamella.ir.node import Node, make
@@ -19,16 +19,16 @@ from lamella.ops import complex_parts
 from lamella.ops.base import Array, Needs, Sample
 from lamella.ops.families import (
     Elementwise,
-    binary,
+    binary_builder,
     broadcast,
     broadcast_shapes,
     check_fits,
     to_shape,
-    unary,
+    unary_builder,
     unbroadcast,
-)
+)  # fmt: skip
 from lamella.ops.leaf import constant
-from lamella.ops.sampling import SHAPES, binary_samples, special, unary_samples
+from lamella.ops.sampling import SHAPES, special
 
 __all__ = [
     "Equal", "IsFinite", "IsInf", "IsNan", "Less", "LessEqual", "NotEqual", "SignBit", "Where",
@@ -44,6 +44,8 @@ class Comparison(Elementwise):
     kinds: ClassVar[str] = "biuf"
     predicate: ClassVar[bool] = True
     differentiable: ClassVar[bool] = False
+    arity: ClassVar[int] = 2
+    sample_dtypes: ClassVar[tuple[DType, ...]] = ALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +58,6 @@ class Equal(Comparison):
     loop_op: ClassVar[str] = "eq"
     compute = staticmethod(np.equal)
 
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """All dtypes."""
-        yield from binary_samples(equal, ALL, differentiable=False)
-
 
 @dataclass(frozen=True, slots=True)
 class NotEqual(Comparison):
@@ -72,11 +69,6 @@ class NotEqual(Comparison):
     loop_op: ClassVar[str] = "ne"
     compute = staticmethod(np.not_equal)
 
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """All dtypes."""
-        yield from binary_samples(not_equal, ALL, differentiable=False)
-
 
 @dataclass(frozen=True, slots=True)
 class Less(Comparison):
@@ -86,11 +78,6 @@ class Less(Comparison):
     loop_op: ClassVar[str] = "lt"
     compute = staticmethod(np.less)
 
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """All dtypes."""
-        yield from binary_samples(less, ALL, differentiable=False)
-
 
 @dataclass(frozen=True, slots=True)
 class LessEqual(Comparison):
@@ -99,11 +86,6 @@ class LessEqual(Comparison):
     name: ClassVar[str] = "less_equal"
     loop_op: ClassVar[str] = "le"
     compute = staticmethod(np.less_equal)
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """All dtypes."""
-        yield from binary_samples(less_equal, ALL, differentiable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +103,7 @@ class IsNan(FloatTest):
     name: ClassVar[str] = "isnan"
     kinds: ClassVar[str] = "fc"
     split = staticmethod(complex_parts.isnan)
-    loop_op: ClassVar[str] = "isnan"
     compute = staticmethod(np.isnan)
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """Floats."""
-        yield from unary_samples(isnan, FLOATS, differentiable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +113,7 @@ class IsInf(FloatTest):
     name: ClassVar[str] = "isinf"
     kinds: ClassVar[str] = "fc"
     split = staticmethod(complex_parts.isinf)
-    loop_op: ClassVar[str] = "isinf"
     compute = staticmethod(np.isinf)
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """Floats."""
-        yield from unary_samples(isinf, FLOATS, differentiable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +123,7 @@ class IsFinite(FloatTest):
     name: ClassVar[str] = "isfinite"
     kinds: ClassVar[str] = "fc"
     split = staticmethod(complex_parts.isfinite)
-    loop_op: ClassVar[str] = "isfinite"
     compute = staticmethod(np.isfinite)
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """Floats."""
-        yield from unary_samples(isfinite, FLOATS, differentiable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,13 +131,7 @@ class SignBit(FloatTest):
     """Whether a's sign bit is set (true for -0.0)."""
 
     name: ClassVar[str] = "signbit"
-    loop_op: ClassVar[str] = "signbit"
     compute = staticmethod(np.signbit)
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """Floats."""
-        yield from unary_samples(signbit, FLOATS, differentiable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,49 +204,15 @@ def _where_types(condition: Node, a: Node, b: Node) -> None:
         )
 
 
-_EQ, _NE, _LT, _LE = Equal(), NotEqual(), Less(), LessEqual()
-_ISNAN, _ISINF, _ISFINITE, _SIGNBIT = IsNan(), IsInf(), IsFinite(), SignBit()
+equal = binary_builder(Equal())
+not_equal = binary_builder(NotEqual())
+less = binary_builder(Less())
+less_equal = binary_builder(LessEqual())
+isnan = unary_builder(IsNan())
+isinf = unary_builder(IsInf())
+isfinite = unary_builder(IsFinite())
+signbit = unary_builder(SignBit())
 _WHERE = Where()
-
-
-def equal(a: Node, b: Node) -> Node:
-    """``a == b`` -> bool.
-
-    >>> from lamella import dtypes, ops
-    >>> equal(ops.constant(1.0, dtypes.float16), ops.constant(2.0, dtypes.float16)).dtype
-    lamella.bool
-    """
-    return binary(_EQ, a, b)
-
-
-def not_equal(a: Node, b: Node) -> Node:
-    """``a != b`` -> bool, true for nan.
-
-    >>> from lamella import dtypes, ops
-    >>> not_equal(ops.constant(1.0, dtypes.float16), ops.constant(2.0, dtypes.float16)).dtype
-    lamella.bool
-    """
-    return binary(_NE, a, b)
-
-
-def less(a: Node, b: Node) -> Node:
-    """``a < b`` -> bool.
-
-    >>> from lamella import dtypes, ops
-    >>> less(ops.constant(1.0, dtypes.float16), ops.constant(2.0, dtypes.float16)).dtype
-    lamella.bool
-    """
-    return binary(_LT, a, b)
-
-
-def less_equal(a: Node, b: Node) -> Node:
-    """``a <= b`` -> bool.
-
-    >>> from lamella import dtypes, ops
-    >>> less_equal(ops.constant(1.0, dtypes.float16), ops.constant(2.0, dtypes.float16)).dtype
-    lamella.bool
-    """
-    return binary(_LE, a, b)
 
 
 def greater(a: Node, b: Node) -> Node:
@@ -298,7 +222,7 @@ def greater(a: Node, b: Node) -> Node:
     >>> greater(ops.constant(1.0, dtypes.float16), ops.constant(2.0, dtypes.float16)).op
     Less()
     """
-    return binary(_LT, b, a)
+    return less(b, a)
 
 
 def greater_equal(a: Node, b: Node) -> Node:
@@ -308,47 +232,7 @@ def greater_equal(a: Node, b: Node) -> Node:
     >>> greater_equal(ops.constant(1.0, dtypes.float16), ops.constant(2.0, dtypes.float16)).op
     LessEqual()
     """
-    return binary(_LE, b, a)
-
-
-def isnan(x: Node) -> Node:
-    """Whether x is nan.
-
-    >>> from lamella import dtypes, ops
-    >>> isnan(ops.constant(1.0, dtypes.float16)).dtype
-    lamella.bool
-    """
-    return unary(_ISNAN, x)
-
-
-def isinf(x: Node) -> Node:
-    """Whether x is infinite.
-
-    >>> from lamella import dtypes, ops
-    >>> isinf(ops.constant(1.0, dtypes.float16)).dtype
-    lamella.bool
-    """
-    return unary(_ISINF, x)
-
-
-def isfinite(x: Node) -> Node:
-    """Whether x is neither infinite nor nan.
-
-    >>> from lamella import dtypes, ops
-    >>> isfinite(ops.constant(1.0, dtypes.float16)).dtype
-    lamella.bool
-    """
-    return unary(_ISFINITE, x)
-
-
-def signbit(x: Node) -> Node:
-    """Whether x's sign bit is set.
-
-    >>> from lamella import dtypes, ops
-    >>> signbit(ops.constant(1.0, dtypes.float16)).dtype
-    lamella.bool
-    """
-    return unary(_SIGNBIT, x)
+    return less_equal(b, a)
 
 
 def where(condition: Node, a: Node, b: Node) -> Node:

@@ -16,7 +16,7 @@ from lamella.ir.loops import Expr, apply
 from lamella.ir.node import Node
 from lamella.ops.arithmetic import like, negative
 from lamella.ops.base import Array, Sample
-from lamella.ops.families import Elementwise, binary
+from lamella.ops.families import Elementwise, binary_builder
 from lamella.ops.sampling import binary_samples
 
 __all__ = ["FloorDivide", "Remainder", "floor_divide", "remainder"]
@@ -33,15 +33,12 @@ class FloorDivide(Elementwise):
     cost: ClassVar[int] = 12
     differentiable: ClassVar[bool] = False
     compute = staticmethod(np.floor_divide)
+    arity: ClassVar[int] = 2
+    sample_dtypes: ClassVar[tuple[DType, ...]] = NUMBERS
 
     def expr(self, node: Node, values: Sequence[Expr]) -> Expr:
         """``floordiv``."""
         return apply("floordiv", *values)
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """All numbers, zero divisors included."""
-        yield from binary_samples(floor_divide, NUMBERS, differentiable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,24 +74,5 @@ def _apart(
     return np.asarray(signs * rng.uniform(*((3.7, 3.9), (1.1, 1.2))[position], shape))
 
 
-_FLOORDIVIDE, _REMAINDER = FloorDivide(), Remainder()
-
-
-def floor_divide(a: Node, b: Node) -> Node:
-    """floor(a / b); integers: 0 where b is 0.
-
-    >>> from lamella import dtypes, ops
-    >>> floor_divide(ops.constant(7, dtypes.int32), ops.constant(2, dtypes.int32)).op
-    FloorDivide()
-    """
-    return binary(_FLOORDIVIDE, a, b)
-
-
-def remainder(a: Node, b: Node) -> Node:
-    """``a - floor(a / b) * b``; integers: 0 where b is 0.
-
-    >>> from lamella import dtypes, ops
-    >>> remainder(ops.constant(7, dtypes.int32), ops.constant(2, dtypes.int32)).op
-    Remainder()
-    """
-    return binary(_REMAINDER, a, b)
+floor_divide = binary_builder(FloorDivide())
+remainder = binary_builder(Remainder())

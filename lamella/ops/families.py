@@ -1,7 +1,8 @@
 """Bases from which most rules follow: elementwise functions, linear and multilinear operations.
 
 - :class:`Elementwise`: give ``loop_op`` (or ``expr``), ``compute`` and ``partials``; type rule,
-  reference, derivatives, batching and lowering follow.
+  reference, derivatives, batching, lowering and samples follow, and :func:`unary_builder` or
+  :func:`binary_builder` makes the function that builds its nodes.
 - :class:`Linear`: give ``transpose``; vjp is it, jvp is the operation on the tangents.
 - :class:`Movement`: a Linear that only moves elements (kind "movement").
 - :class:`Multilinear`: linear in each floating input by itself (contraction, convolution).
@@ -10,25 +11,36 @@ float16 and bfloat16 arithmetic is defined as float32 arithmetic rounded at the 
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
 from lamella import ops
-from lamella.dtypes import DType, bfloat16, bool_, float16, float32
+from lamella.dtypes import FLOATS, DType, bfloat16, bool_, float16, float32
 from lamella.errors import AxisError, DTypeError, ShapeError
 from lamella.ir.dim import Shape, Size
 from lamella.ir.loops import Expr, apply, cast
 from lamella.ir.node import Node, make
-from lamella.ops.base import Array, Element, Index, Kind, Needs, Parts, Primitive, each_part
+from lamella.ops.base import (
+    Array,
+    Element,
+    Index,
+    Kind,
+    Needs,
+    Parts,
+    Primitive,
+    Sample,
+    each_part,
+)  # fmt: skip
+from lamella.ops.sampling import binary_samples, unary_samples
 
 __all__ = [
     "Elementwise", "Linear", "Movement", "Multilinear", "Positions", "accumulator",
-    "batch_argument", "binary", "broadcast", "broadcast_shapes", "check_fits", "normalize_axes",
-    "to_shape", "unary", "unbroadcast", "widen",
+    "batch_argument", "binary", "binary_builder", "broadcast", "broadcast_shapes", "check_fits",
+    "normalize_axes", "to_shape", "unary", "unary_builder", "unbroadcast", "widen",
 ]  # fmt: skip
 
 _KIND_NAMES = {
@@ -173,6 +185,38 @@ def binary(op: Elementwise, a: Node, b: Node) -> Node:
     return make(op, (a, b), shape, bool_ if op.predicate else dtype)
 
 
+def unary_builder(op: Elementwise) -> Callable[[Node], Node]:
+    """The function that makes nodes of ``op``, of one argument, as :func:`unary` does.
+
+    >>> unary_builder(ops.sin(ops.constant(0.5, float32)).op).__name__
+    'sin'
+    """
+
+    def build(x: Node) -> Node:
+        return unary(op, x)
+
+    return _described(build, op)
+
+
+def binary_builder(op: Elementwise) -> Callable[[Node, Node], Node]:
+    """The function that makes nodes of ``op``, of two arguments, as :func:`binary` does."""
+
+    def build(a: Node, b: Node) -> Node:
+        return binary(op, a, b)
+
+    return _described(build, op)
+
+
+_Builder = TypeVar("_Builder", bound=Callable[..., Node])
+
+
+def _described(build: _Builder, op: Elementwise) -> _Builder:
+    """``build`` under the name of the operation, with its description."""
+    build.__name__ = build.__qualname__ = op.name
+    build.__module__, build.__doc__ = type(op).__module__, type(op).__doc__
+    return build
+
+
 def broadcast(name: str, args: Sequence[Node]) -> tuple[tuple[Node, ...], Shape]:
     """Arguments of an elementwise operation made to fit: the common shape, or 0-d."""
     shape = broadcast_shapes(name, *(arg.shape for arg in args))
@@ -190,8 +234,9 @@ def _scaled(tangent: Node, partial: Node) -> Node:
 class Elementwise(Primitive):
     """A scalar function applied at every index.
 
-    ``loop_op`` names the loop IR operation that is its meaning (or override ``expr``); ``compute``
-    is the NumPy function; ``kinds`` the dtype kinds taken; ``predicate``: the result is bool.
+    ``loop_op`` names the loop IR operation that is its meaning, by default ``name`` (or override
+    ``expr``); ``compute`` is the NumPy function; ``kinds`` the dtype kinds taken; ``predicate``:
+    the result is bool. Samples are drawn from ``sample_range`` in each of ``sample_dtypes``.
     Where "c" is among the kinds, ``split`` gives the parts of the result from those of the
     arguments (see ``ops.complex_parts``), unless ``partwise``: applied to each part by itself.
     """
@@ -201,6 +246,10 @@ class Elementwise(Primitive):
     predicate: ClassVar[bool] = False
     widens: ClassVar[bool] = True  # float16 and bfloat16 are computed in float32
     loop_op: ClassVar[str] = ""
+    arity: ClassVar[int] = 1
+    sample_dtypes: ClassVar[tuple[DType, ...]] = FLOATS
+    sample_range: ClassVar[tuple[float, float]] = (-2.0, 2.0)
+    sample_rtol: ClassVar[float | None] = None
     compute: ClassVar[Callable[..., Array]]
     partwise: ClassVar[bool] = False
     split: ClassVar[Callable[..., Parts] | None] = None
@@ -267,7 +316,20 @@ class Elementwise(Primitive):
 
     def expr(self, node: Node, values: Sequence[Expr]) -> Expr:
         """The scalar function as a loop IR expression (default: ``loop_op``)."""
-        return apply(self.loop_op, *values, dtype=bool_ if self.predicate else None)
+        return apply(self.loop_op or self.name, *values, dtype=bool_ if self.predicate else None)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """Every shape with numbers of ``sample_range``, then special values."""
+        low, high = cls.sample_range
+        build, samples = (
+            (unary_builder(cls()), unary_samples) if cls.arity == 1
+            else (binary_builder(cls()), binary_samples)
+        )  # fmt: skip
+        yield from samples(
+            build, cls.sample_dtypes, low, high, rtol=cls.sample_rtol,
+            differentiable=cls.differentiable,
+        )  # fmt: skip
 
 
 def _narrow(array: Array) -> bool:

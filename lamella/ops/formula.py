@@ -161,6 +161,7 @@ class Formula(Elementwise):
 
     cost: ClassVar[int] = 60
     widens: ClassVar[bool] = False  # float64 is wide enough for all
+    sample_rtol: ClassVar[float | None] = 2e-12
 
     def formula(self, *x: Term) -> Term:
         """The function of the inputs."""

@@ -29,7 +29,6 @@ class Pow(Elementwise):
     name: ClassVar[str] = "pow"
     kinds: ClassVar[str] = "iufc"
     split = staticmethod(complex_parts.pow)
-    loop_op: ClassVar[str] = "pow"
     cost: ClassVar[int] = 40
 
     @staticmethod

@@ -14,9 +14,9 @@ from lamella.dtypes import FLOATS
 from lamella.ir.node import Node
 from lamella.ops.arithmetic import like, multiply
 from lamella.ops.base import Sample
-from lamella.ops.families import Elementwise, binary, unary
+from lamella.ops.families import Elementwise, binary_builder, unary
 from lamella.ops.leaf import constant
-from lamella.ops.sampling import binary_samples, unary_samples
+from lamella.ops.sampling import binary_samples
 
 __all__ = [
     "Ceil", "CopySign", "Floor", "Round", "Trunc", "ceil", "copysign", "floor", "round", "trunc",
@@ -35,13 +35,7 @@ class Floor(Rounding):
     """Round down."""
 
     name: ClassVar[str] = "floor"
-    loop_op: ClassVar[str] = "floor"
     compute = staticmethod(np.floor)
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """Floats."""
-        yield from unary_samples(floor, FLOATS, differentiable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +43,7 @@ class Ceil(Rounding):
     """Round up."""
 
     name: ClassVar[str] = "ceil"
-    loop_op: ClassVar[str] = "ceil"
     compute = staticmethod(np.ceil)
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """Floats."""
-        yield from unary_samples(ceil, FLOATS, differentiable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +51,7 @@ class Trunc(Rounding):
     """Round towards zero."""
 
     name: ClassVar[str] = "trunc"
-    loop_op: ClassVar[str] = "trunc"
     compute = staticmethod(np.trunc)
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """Floats."""
-        yield from unary_samples(trunc, FLOATS, differentiable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +59,7 @@ class Round(Rounding):
     """Round to nearest, halves to even."""
 
     name: ClassVar[str] = "round"
-    loop_op: ClassVar[str] = "round"
     compute = staticmethod(np.rint)
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """Floats."""
-        yield from unary_samples(round, FLOATS, differentiable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +67,6 @@ class CopySign(Elementwise):
     """|a| with the sign of b; no derivative by b."""
 
     name: ClassVar[str] = "copysign"
-    loop_op: ClassVar[str] = "copysign"
     compute = staticmethod(np.copysign)
 
     def partials(self, node: Node) -> Sequence[Node | None]:
@@ -108,7 +83,8 @@ class CopySign(Elementwise):
                      FLOATS, low=0.5)  # fmt: skip
 
 
-_FLOOR, _CEIL, _TRUNC, _ROUND, _COPYSIGN = Floor(), Ceil(), Trunc(), Round(), CopySign()
+_FLOOR, _CEIL, _TRUNC, _ROUND = Floor(), Ceil(), Trunc(), Round()
+copysign = binary_builder(CopySign())
 
 
 def floor(x: Node) -> Node:
@@ -149,13 +125,3 @@ def round(x: Node) -> Node:
     Round()
     """
     return x if x.dtype.is_integer else unary(_ROUND, x)
-
-
-def copysign(a: Node, b: Node) -> Node:
-    """|a| with the sign of b.
-
-    >>> from lamella import dtypes, ops
-    >>> copysign(ops.constant(1.5, dtypes.float32), ops.constant(-1.0, dtypes.float32)).op
-    CopySign()
-    """
-    return binary(_COPYSIGN, a, b)

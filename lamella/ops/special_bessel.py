@@ -8,20 +8,17 @@ Functions, 10.17 and 10.40). Near the zeros of j and y the error is a few 1e-16 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from lamella.dtypes import FLOATS
 from lamella.ir.node import Node
 from lamella.ops import special_tables as tables
 from lamella.ops.arithmetic import divide, like, multiply, negative, sign, subtract
-from lamella.ops.base import Sample
 from lamella.ops.comparison import equal, where
-from lamella.ops.families import unary
+from lamella.ops.families import unary_builder
 from lamella.ops.formula import Formula, Term, polynomial
 from lamella.ops.formula import where as choose
-from lamella.ops.sampling import unary_samples
 
 __all__ = [
     "BesselI0e", "BesselI1e", "BesselJ0", "BesselJ1", "BesselY0", "BesselY1", "i0e", "i1e", "j0",
@@ -92,6 +89,7 @@ class BesselJ0(Formula):
     """The Bessel function of the first kind, order 0."""
 
     name: ClassVar[str] = "j0"
+    sample_range: ClassVar[tuple[float, float]] = (-12.0, 12.0)
 
     def formula(self, *x: Term) -> Term:
         """A polynomial in the square up to 8, then Hankel's form."""
@@ -101,17 +99,13 @@ class BesselJ0(Formula):
         """``-j1(x)``."""
         return (negative(j1(node.inputs[0])),)
 
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """On both sides of 8."""
-        yield from unary_samples(j0, FLOATS, -12.0, 12.0, rtol=2e-12)
-
 
 @dataclass(frozen=True, slots=True)
 class BesselJ1(Formula):
     """The Bessel function of the first kind, order 1."""
 
     name: ClassVar[str] = "j1"
+    sample_range: ClassVar[tuple[float, float]] = (-12.0, 12.0)
 
     def formula(self, *x: Term) -> Term:
         """A polynomial in the square up to 8, then Hankel's form."""
@@ -122,17 +116,13 @@ class BesselJ1(Formula):
         x = node.inputs[0]
         return (_slope(x, node, j0, 0.5),)
 
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """On both sides of 8."""
-        yield from unary_samples(j1, FLOATS, -12.0, 12.0, rtol=2e-12)
-
 
 @dataclass(frozen=True, slots=True)
 class BesselY0(Formula):
     """The Bessel function of the second kind, order 0."""
 
     name: ClassVar[str] = "y0"
+    sample_range: ClassVar[tuple[float, float]] = (0.5, 12.0)
 
     def formula(self, *x: Term) -> Term:
         """``2 / pi log(a) j0(a)`` and a polynomial up to 8, then Hankel's form."""
@@ -142,17 +132,13 @@ class BesselY0(Formula):
         """``-y1(x)``."""
         return (negative(y1(node.inputs[0])),)
 
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """On both sides of 8."""
-        yield from unary_samples(y0, FLOATS, 0.5, 12.0, rtol=2e-12)
-
 
 @dataclass(frozen=True, slots=True)
 class BesselY1(Formula):
     """The Bessel function of the second kind, order 1."""
 
     name: ClassVar[str] = "y1"
+    sample_range: ClassVar[tuple[float, float]] = (0.5, 12.0)
 
     def formula(self, *x: Term) -> Term:
         """``2 / pi (log(a) j1(a) - 1 / a)`` and a polynomial up to 8, then Hankel's form."""
@@ -163,17 +149,13 @@ class BesselY1(Formula):
         x = node.inputs[0]
         return (subtract(y0(x), divide(node, x)),)
 
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """On both sides of 8."""
-        yield from unary_samples(y1, FLOATS, 0.5, 12.0, rtol=2e-12)
-
 
 @dataclass(frozen=True, slots=True)
 class BesselI0e(Formula):
     """``exp(-|a|)`` times the modified Bessel function of order 0."""
 
     name: ClassVar[str] = "i0e"
+    sample_range: ClassVar[tuple[float, float]] = (0.5, 12.0)
 
     def formula(self, *x: Term) -> Term:
         """A polynomial up to 8, then one in 8 / a over sqrt(a)."""
@@ -184,17 +166,13 @@ class BesselI0e(Formula):
         x = node.inputs[0]
         return (subtract(i1e(x), multiply(sign(x), node)),)
 
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """On both sides of 8, away from 0."""
-        yield from unary_samples(i0e, FLOATS, 0.5, 12.0, rtol=2e-12)
-
 
 @dataclass(frozen=True, slots=True)
 class BesselI1e(Formula):
     """``exp(-|a|)`` times the modified Bessel function of order 1."""
 
     name: ClassVar[str] = "i1e"
+    sample_range: ClassVar[tuple[float, float]] = (0.5, 12.0)
 
     def formula(self, *x: Term) -> Term:
         """A polynomial up to 8, then one in 8 / a over sqrt(a)."""
@@ -205,11 +183,6 @@ class BesselI1e(Formula):
         x = node.inputs[0]
         return (subtract(_slope(x, node, i0e, 0.5), multiply(sign(x), node)),)
 
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """On both sides of 8, away from 0."""
-        yield from unary_samples(i1e, FLOATS, 0.5, 12.0, rtol=2e-12)
-
 
 def _slope(x: Node, y: Node, order_0: Callable[[Node], Node], at_zero: float) -> Node:
     """``order_0(x) - y / x``, and its limit at 0."""
@@ -218,83 +191,9 @@ def _slope(x: Node, y: Node, order_0: Callable[[Node], Node], at_zero: float) ->
     return where(zero, like(x, at_zero), subtract(order_0(x), divide(y, safe)))
 
 
-_J0, _J1, _Y0, _Y1 = BesselJ0(), BesselJ1(), BesselY0(), BesselY1()
-_I0E, _I1E = BesselI0e(), BesselI1e()
-
-
-def j0(x: Node) -> Node:
-    """The Bessel function of the first kind, order 0.
-
-    Raises:
-        DTypeError: unless ``x`` is floating point.
-
-    >>> from lamella import dtypes, ops
-    >>> j0(ops.constant(0.5, dtypes.float32)).op
-    BesselJ0()
-    """
-    return unary(_J0, x)
-
-
-def j1(x: Node) -> Node:
-    """The Bessel function of the first kind, order 1.
-
-    Raises:
-        DTypeError: unless ``x`` is floating point.
-
-    >>> from lamella import dtypes, ops
-    >>> j1(ops.constant(0.5, dtypes.float32)).op
-    BesselJ1()
-    """
-    return unary(_J1, x)
-
-
-def y0(x: Node) -> Node:
-    """The Bessel function of the second kind, order 0.
-
-    Raises:
-        DTypeError: unless ``x`` is floating point.
-
-    >>> from lamella import dtypes, ops
-    >>> y0(ops.constant(0.5, dtypes.float32)).op
-    BesselY0()
-    """
-    return unary(_Y0, x)
-
-
-def y1(x: Node) -> Node:
-    """The Bessel function of the second kind, order 1.
-
-    Raises:
-        DTypeError: unless ``x`` is floating point.
-
-    >>> from lamella import dtypes, ops
-    >>> y1(ops.constant(0.5, dtypes.float32)).op
-    BesselY1()
-    """
-    return unary(_Y1, x)
-
-
-def i0e(x: Node) -> Node:
-    """``exp(-|x|)`` times the modified Bessel function of order 0.
-
-    Raises:
-        DTypeError: unless ``x`` is floating point.
-
-    >>> from lamella import dtypes, ops
-    >>> i0e(ops.constant(0.5, dtypes.float32)).op
-    BesselI0e()
-    """
-    return unary(_I0E, x)
-
-
-def i1e(x: Node) -> Node:
-    """``exp(-|x|)`` times the modified Bessel function of order 1.
-
-    Raises:
-        DTypeError: unless ``x`` is floating point.
-
-    >>> from lamella import dtypes, ops
-    >>> i1e(ops.constant(0.5, dtypes.float32)).op
-    BesselI1e()
-    """
-    return unary(_I1E, x)
+j0 = unary_builder(BesselJ0())
+j1 = unary_builder(BesselJ1())
+y0 = unary_builder(BesselY0())
+y1 = unary_builder(BesselY1())
+i0e = unary_builder(BesselI0e())
+i1e = unary_builder(BesselI1e())

@@ -7,21 +7,18 @@ against mpmath, in units in the last place: erfcx 4, erfinv 3, erfcinv 4, log_nd
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from lamella.dtypes import FLOATS
 from lamella.ir.node import Node
 from lamella.ops import special_tables as tables
 from lamella.ops.arithmetic import divide, like, multiply, subtract
-from lamella.ops.base import Sample
 from lamella.ops.comparison import less, where
 from lamella.ops.exponential import exp
-from lamella.ops.families import unary
+from lamella.ops.families import unary_builder
 from lamella.ops.formula import Formula, Term, polynomial
 from lamella.ops.formula import where as choose
-from lamella.ops.sampling import unary_samples
 
 __all__ = [
     "Erfcinv", "Erfcx", "Erfinv", "LogNdtr", "erfcinv", "erfcx", "erfinv", "log_ndtr",
@@ -71,11 +68,6 @@ class Erfcx(Formula):
         series = subtract(multiply(inverse, like(x, 1.5)), like(x, 1))
         far = multiply(multiply(inverse, series), like(x, 1 / _ROOT_PI))
         return (where(less(like(x, 40), x), far, plain),)
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """Floats."""
-        yield from unary_samples(erfcx, FLOATS, rtol=2e-12)
 
 
 def _erfinv_small(x: Term, single: bool) -> Term:
@@ -145,6 +137,7 @@ class Erfinv(Formula):
     """The inverse of erf."""
 
     name: ClassVar[str] = "erfinv"
+    sample_range: ClassVar[tuple[float, float]] = (-0.9, 0.9)
 
     def formula(self, *x: Term) -> Term:
         """A polynomial below 1/2, a polynomial and Halley's step above."""
@@ -158,17 +151,13 @@ class Erfinv(Formula):
         """``sqrt(pi) / 2 exp(y**2)``."""
         return (_bell(node, _ROOT_PI / 2),)
 
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """Inside the domain."""
-        yield from unary_samples(erfinv, FLOATS, -0.9, 0.9, rtol=2e-12)
-
 
 @dataclass(frozen=True, slots=True)
 class Erfcinv(Formula):
     """The inverse of erfc."""
 
     name: ClassVar[str] = "erfcinv"
+    sample_range: ClassVar[tuple[float, float]] = (0.1, 1.9)
 
     def formula(self, *x: Term) -> Term:
         """As erfinv, with full precision for the smallest numbers."""
@@ -181,11 +170,6 @@ class Erfcinv(Formula):
     def partials(self, node: Node) -> Sequence[Node | None]:
         """``-sqrt(pi) / 2 exp(y**2)``."""
         return (_bell(node, -_ROOT_PI / 2),)
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """Inside the domain."""
-        yield from unary_samples(erfcinv, FLOATS, 0.1, 1.9, rtol=2e-12)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,62 +192,8 @@ class LogNdtr(Formula):
         u = multiply(x, like(x, -1 / math.sqrt(2)))
         return (divide(like(x, math.sqrt(2 / math.pi)), erfcx(u)),)
 
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """Floats."""
-        yield from unary_samples(log_ndtr, FLOATS, rtol=2e-12)
 
-
-_ERFCX, _ERFINV, _ERFCINV, _LOG_NDTR = Erfcx(), Erfinv(), Erfcinv(), LogNdtr()
-
-
-def erfcx(x: Node) -> Node:
-    """``exp(x**2) erfc(x)``.
-
-    Raises:
-        DTypeError: unless ``x`` is floating point.
-
-    >>> from lamella import dtypes, ops
-    >>> erfcx(ops.constant(0.5, dtypes.float32)).op
-    Erfcx()
-    """
-    return unary(_ERFCX, x)
-
-
-def erfinv(x: Node) -> Node:
-    """The inverse of erf.
-
-    Raises:
-        DTypeError: unless ``x`` is floating point.
-
-    >>> from lamella import dtypes, ops
-    >>> erfinv(ops.constant(0.5, dtypes.float32)).op
-    Erfinv()
-    """
-    return unary(_ERFINV, x)
-
-
-def erfcinv(x: Node) -> Node:
-    """The inverse of erfc.
-
-    Raises:
-        DTypeError: unless ``x`` is floating point.
-
-    >>> from lamella import dtypes, ops
-    >>> erfcinv(ops.constant(0.5, dtypes.float32)).op
-    Erfcinv()
-    """
-    return unary(_ERFCINV, x)
-
-
-def log_ndtr(x: Node) -> Node:
-    """The logarithm of the standard normal distribution function.
-
-    Raises:
-        DTypeError: unless ``x`` is floating point.
-
-    >>> from lamella import dtypes, ops
-    >>> log_ndtr(ops.constant(0.5, dtypes.float32)).op
-    LogNdtr()
-    """
-    return unary(_LOG_NDTR, x)
+erfcx = unary_builder(Erfcx())
+erfinv = unary_builder(Erfinv())
+erfcinv = unary_builder(Erfcinv())
+log_ndtr = unary_builder(LogNdtr())

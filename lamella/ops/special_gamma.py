@@ -19,9 +19,9 @@ from lamella.ir.node import Node
 from lamella.ops import special_tables as tables
 from lamella.ops.arithmetic import add, multiply, subtract
 from lamella.ops.base import Sample
-from lamella.ops.families import binary, unary
+from lamella.ops.families import binary_builder, unary, unary_builder
 from lamella.ops.formula import Formula, Term, constant_term, polynomial, where
-from lamella.ops.sampling import binary_samples, unary_samples
+from lamella.ops.sampling import unary_samples
 
 __all__ = [
     "BERNOULLI", "Betaln", "Gamma", "Lgamma", "Polygamma", "betaln", "gamma", "lgamma",
@@ -310,6 +310,9 @@ class Betaln(Formula):
 
     name: ClassVar[str] = "betaln"
     cost: ClassVar[int] = 500
+    arity: ClassVar[int] = 2
+    sample_range: ClassVar[tuple[float, float]] = (0.5, 14.0)
+    sample_rtol: ClassVar[float | None] = 1e-11
 
     def formula(self, *x: Term) -> Term:
         """lgamma(a) + lgamma(b) - lgamma(a + b), rearranged where it cancels."""
@@ -321,39 +324,10 @@ class Betaln(Formula):
         total = polygamma(0, add(a, b))
         return [ops.cast(subtract(polygamma(0, x), total), node.dtype) for x in (a, b)]
 
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """Positive numbers."""
-        yield from binary_samples(betaln, FLOATS, 0.5, 14.0, rtol=1e-11)
 
-
-_LGAMMA, _GAMMA, _BETALN = Lgamma(), Gamma(), Betaln()
-
-
-def lgamma(x: Node) -> Node:
-    """log |gamma(x)|.
-
-    Raises:
-        DTypeError: unless ``x`` is floating point.
-
-    >>> from lamella import dtypes, ops
-    >>> lgamma(ops.constant(0.5, dtypes.float32)).op
-    Lgamma()
-    """
-    return unary(_LGAMMA, x)
-
-
-def gamma(x: Node) -> Node:
-    """The gamma function.
-
-    Raises:
-        DTypeError: unless ``x`` is floating point.
-
-    >>> from lamella import dtypes, ops
-    >>> gamma(ops.constant(0.5, dtypes.float32)).op
-    Gamma()
-    """
-    return unary(_GAMMA, x)
+lgamma = unary_builder(Lgamma())
+gamma = unary_builder(Gamma())
+betaln = binary_builder(Betaln())
 
 
 def polygamma(order: int, x: Node) -> Node:
@@ -370,17 +344,3 @@ def polygamma(order: int, x: Node) -> Node:
     if not 0 <= order <= 100:
         raise OptionError(f"[polygamma] order {order} is not from 0 to 100; use such an order")
     return unary(Polygamma(order), x)
-
-
-def betaln(a: Node, b: Node) -> Node:
-    """log |beta(a, b)|.
-
-    Raises:
-        DTypeError: unless both are of one floating-point type.
-        ShapeError: if shapes do not broadcast.
-
-    >>> from lamella import dtypes, ops
-    >>> betaln(ops.constant(2.0, dtypes.float32), ops.constant(1.0, dtypes.float32)).op
-    Betaln()
-    """
-    return binary(_BETALN, a, b)

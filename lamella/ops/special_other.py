@@ -18,10 +18,10 @@ from lamella.ops.arithmetic import add, divide, like, multiply, negative, subtra
 from lamella.ops.base import Sample
 from lamella.ops.comparison import equal, where
 from lamella.ops.exponential import exp, log
-from lamella.ops.families import binary, unary
+from lamella.ops.families import binary_builder, unary, unary_builder
 from lamella.ops.formula import Formula, Term, constant_term, polynomial
 from lamella.ops.formula import where as choose
-from lamella.ops.sampling import binary_samples, unary_samples
+from lamella.ops.sampling import unary_samples
 from lamella.ops.special_gamma import lgamma_term, polygamma, stirling_rest
 
 __all__ = [
@@ -62,6 +62,7 @@ class Spence(Formula):
     """Spence's function, the dilogarithm of 1 - a."""
 
     name: ClassVar[str] = "spence"
+    sample_range: ClassVar[tuple[float, float]] = (0.1, 4.0)
 
     def formula(self, *x: Term) -> Term:
         """Euler's reflection and inversion, then the series in -log."""
@@ -74,11 +75,6 @@ class Spence(Formula):
         same = equal(x, one)
         safe = where(same, like(x, 2), x)
         return (where(same, negative(one), divide(log(safe), subtract(one, safe))),)
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """Inside the domain."""
-        yield from unary_samples(spence, FLOATS, 0.1, 4.0, rtol=2e-12)
 
 
 _BRANCH: Final = -math.exp(-1.0)
@@ -196,6 +192,8 @@ class LogPoisson(Formula):
 
     name: ClassVar[str] = "log_poisson"
     cost: ClassVar[int] = 200
+    arity: ClassVar[int] = 2
+    sample_range: ClassVar[tuple[float, float]] = (0.5, 19.0)
 
     def formula(self, *x: Term) -> Term:
         """The definition; beyond 10, Stirling's series and the distance of b from a."""
@@ -208,27 +206,9 @@ class LogPoisson(Formula):
         by_a = subtract(log(x), polygamma(0, add(a, one)))
         return by_a, subtract(divide(a, x), one)
 
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """On both sides of 10."""
-        yield from binary_samples(log_poisson, FLOATS, 0.5, 19.0, rtol=2e-12)
 
-
-_SPENCE: Final = Spence()
-_LOG_POISSON: Final = LogPoisson()
-
-
-def spence(x: Node) -> Node:
-    """Spence's function, the dilogarithm of 1 - x.
-
-    Raises:
-        DTypeError: unless ``x`` is floating point.
-
-    >>> from lamella import dtypes, ops
-    >>> spence(ops.constant(0.5, dtypes.float32)).op
-    Spence()
-    """
-    return unary(_SPENCE, x)
+spence = unary_builder(Spence())
+log_poisson = binary_builder(LogPoisson())
 
 
 def lambertw(x: Node, branch: int = 0) -> Node:
@@ -261,17 +241,3 @@ def exprel(x: Node, order: int = 1) -> Node:
     if order < 1:
         raise OptionError(f"[exprel] order {order} is not positive; use 1 or more")
     return unary(Exprel(order), x)
-
-
-def log_poisson(a: Node, x: Node) -> Node:
-    """``a log x - x - lgamma(a + 1)`` for a, x >= 0.
-
-    Raises:
-        DTypeError: unless both are of one floating-point type.
-        ShapeError: if shapes do not broadcast.
-
-    >>> from lamella import dtypes, ops
-    >>> log_poisson(ops.constant(2.0, dtypes.float32), ops.constant(1.0, dtypes.float32)).op
-    LogPoisson()
-    """
-    return binary(_LOG_POISSON, a, x)
