@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import lamella as lm
 from lamella.errors import ShapeError
@@ -22,237 +23,200 @@ __all__ = [
 ]  # fmt: skip
 
 
-class _InPlace(Configured):
-    """An activation without parameters that may make its input stand for the result."""
+class _Activation(Configured):
+    """``function`` of the input and of the options, in their order."""
+
+    function: ClassVar[Callable[..., Tensor]]
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The function of each element, or along an axis."""
+        return type(self).function(input, *(getattr(self, name) for name in self.options))
+
+
+class _InPlace(_Activation):
+    """An activation that may make its input stand for the result."""
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__()
         self.inplace = inplace
 
+    def forward(self, input: Tensor) -> Tensor:
+        """The function of each element."""
+        options = (getattr(self, name) for name in self.options)
+        return type(self).function(input, *options, inplace=self.inplace)
+
 
 class ReLU(_InPlace):
-    """:func:`~lamella.nn.functional.relu`.
+    """``max(x, 0)``: :func:`~lamella.nn.functional.relu`.
 
     >>> import lamella as lm
     >>> ReLU()(lm.asarray([-1.0, 2.0])).tolist()
     [0.0, 2.0]
     """
 
-    def forward(self, input: Tensor) -> Tensor:
-        """``max(x, 0)``."""
-        return F.relu(input, inplace=self.inplace)
+    function = staticmethod(F.relu)
 
 
 class ReLU6(_InPlace):
-    """:func:`~lamella.nn.functional.relu6`."""
+    """``min(max(x, 0), 6)``: :func:`~lamella.nn.functional.relu6`."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        """``min(max(x, 0), 6)``."""
-        return F.relu6(input, inplace=self.inplace)
+    function = staticmethod(F.relu6)
 
 
 class SELU(_InPlace):
-    """:func:`~lamella.nn.functional.selu`."""
+    """A scaled ELU: :func:`~lamella.nn.functional.selu`."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        """Scaled ELU."""
-        return F.selu(input, inplace=self.inplace)
+    function = staticmethod(F.selu)
 
 
 class SiLU(_InPlace):
-    """:func:`~lamella.nn.functional.silu`."""
+    """``x * sigmoid(x)``: :func:`~lamella.nn.functional.silu`."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        """``x * sigmoid(x)``."""
-        return F.silu(input, inplace=self.inplace)
+    function = staticmethod(F.silu)
 
 
 class Mish(_InPlace):
-    """:func:`~lamella.nn.functional.mish`."""
+    """``x * tanh(softplus(x))``: :func:`~lamella.nn.functional.mish`."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        """``x * tanh(softplus(x))``."""
-        return F.mish(input, inplace=self.inplace)
+    function = staticmethod(F.mish)
 
 
 class Hardswish(_InPlace):
-    """:func:`~lamella.nn.functional.hardswish`."""
+    """``x * relu6(x + 3) / 6``: :func:`~lamella.nn.functional.hardswish`."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        """``x * relu6(x + 3) / 6``."""
-        return F.hardswish(input, inplace=self.inplace)
+    function = staticmethod(F.hardswish)
 
 
 class Hardsigmoid(_InPlace):
-    """:func:`~lamella.nn.functional.hardsigmoid`."""
+    """``relu6(x + 3) / 6``: :func:`~lamella.nn.functional.hardsigmoid`."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        """``relu6(x + 3) / 6``."""
-        return F.hardsigmoid(input, inplace=self.inplace)
+    function = staticmethod(F.hardsigmoid)
 
 
-class Sigmoid(Configured):
-    """:func:`~lamella.nn.functional.sigmoid`."""
+class Sigmoid(_Activation):
+    """``1 / (1 + exp(-x))``: :func:`~lamella.nn.functional.sigmoid`."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        """``1 / (1 + exp(-x))``."""
-        return F.sigmoid(input)
+    function = staticmethod(F.sigmoid)
 
 
-class LogSigmoid(Configured):
-    """:func:`~lamella.nn.functional.logsigmoid`."""
+class LogSigmoid(_Activation):
+    """``log(sigmoid(x))``: :func:`~lamella.nn.functional.logsigmoid`."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        """``log(sigmoid(x))``."""
-        return F.logsigmoid(input)
+    function = staticmethod(F.logsigmoid)
 
 
-class Tanh(Configured):
-    """:func:`~lamella.nn.functional.tanh`."""
+class Tanh(_Activation):
+    """The hyperbolic tangent: :func:`~lamella.nn.functional.tanh`."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        """The hyperbolic tangent."""
-        return F.tanh(input)
+    function = staticmethod(F.tanh)
 
 
-class Tanhshrink(Configured):
-    """:func:`~lamella.nn.functional.tanhshrink`."""
+class Tanhshrink(_Activation):
+    """``x - tanh(x)``: :func:`~lamella.nn.functional.tanhshrink`."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        """``x - tanh(x)``."""
-        return F.tanhshrink(input)
+    function = staticmethod(F.tanhshrink)
 
 
-class Softsign(Configured):
-    """:func:`~lamella.nn.functional.softsign`."""
+class Softsign(_Activation):
+    """``x / (1 + |x|)``: :func:`~lamella.nn.functional.softsign`."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        """``x / (1 + |x|)``."""
-        return F.softsign(input)
+    function = staticmethod(F.softsign)
 
 
-class ELU(Configured):
-    """:func:`~lamella.nn.functional.elu`."""
+class ELU(_InPlace):
+    """``x`` or ``alpha * (exp(x) - 1)``: :func:`~lamella.nn.functional.elu`."""
 
+    function = staticmethod(F.elu)
     options = ("alpha",)
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        super().__init__()
+        super().__init__(inplace)
         self.alpha = alpha
-        self.inplace = inplace
-
-    def forward(self, input: Tensor) -> Tensor:
-        """``x`` or ``alpha * (exp(x) - 1)``."""
-        return F.elu(input, self.alpha, inplace=self.inplace)
 
 
-class CELU(Configured):
-    """:func:`~lamella.nn.functional.celu`."""
+class CELU(_InPlace):
+    """``x`` or ``alpha * (exp(x / alpha) - 1)``: :func:`~lamella.nn.functional.celu`."""
 
+    function = staticmethod(F.celu)
     options = ("alpha",)
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        super().__init__()
+        super().__init__(inplace)
         self.alpha = alpha
-        self.inplace = inplace
-
-    def forward(self, input: Tensor) -> Tensor:
-        """``x`` or ``alpha * (exp(x / alpha) - 1)``."""
-        return F.celu(input, self.alpha, inplace=self.inplace)
 
 
-class LeakyReLU(Configured):
-    """:func:`~lamella.nn.functional.leaky_relu`."""
+class LeakyReLU(_InPlace):
+    """``x`` or ``negative_slope * x``: :func:`~lamella.nn.functional.leaky_relu`."""
 
+    function = staticmethod(F.leaky_relu)
     options = ("negative_slope",)
 
     def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
-        super().__init__()
+        super().__init__(inplace)
         self.negative_slope = negative_slope
-        self.inplace = inplace
-
-    def forward(self, input: Tensor) -> Tensor:
-        """``x`` or ``negative_slope * x``."""
-        return F.leaky_relu(input, self.negative_slope, inplace=self.inplace)
 
 
-class Hardtanh(Configured):
-    """:func:`~lamella.nn.functional.hardtanh`."""
+class Hardtanh(_InPlace):
+    """``x`` between the limits: :func:`~lamella.nn.functional.hardtanh`."""
 
+    function = staticmethod(F.hardtanh)
     options = ("min_val", "max_val")
 
     def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
-        super().__init__()
+        super().__init__(inplace)
         self.min_val = min_val
         self.max_val = max_val
-        self.inplace = inplace
-
-    def forward(self, input: Tensor) -> Tensor:
-        """``x`` between the limits."""
-        return F.hardtanh(input, self.min_val, self.max_val, inplace=self.inplace)
 
 
-class Threshold(Configured):
-    """:func:`~lamella.nn.functional.threshold`."""
+class Threshold(_InPlace):
+    """``x`` above the threshold, ``value`` elsewhere: :func:`~lamella.nn.functional.threshold`."""
 
+    function = staticmethod(F.threshold)
     options = ("threshold", "value")
 
     def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
-        super().__init__()
+        super().__init__(inplace)
         self.threshold = threshold
         self.value = value
-        self.inplace = inplace
-
-    def forward(self, input: Tensor) -> Tensor:
-        """``x`` above the threshold, ``value`` elsewhere."""
-        return F.threshold(input, self.threshold, self.value, inplace=self.inplace)
 
 
-class Hardshrink(Configured):
-    """:func:`~lamella.nn.functional.hardshrink`."""
+class Hardshrink(_Activation):
+    """``x`` outside ``[-lambd, lambd]``, 0 inside: :func:`~lamella.nn.functional.hardshrink`."""
 
+    function = staticmethod(F.hardshrink)
     options = ("lambd",)
 
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__()
         self.lambd = lambd
 
-    def forward(self, input: Tensor) -> Tensor:
-        """``x`` outside ``[-lambd, lambd]``, 0 inside."""
-        return F.hardshrink(input, self.lambd)
 
+class Softshrink(_Activation):
+    """``x`` moved towards 0 by ``lambd``: :func:`~lamella.nn.functional.softshrink`."""
 
-class Softshrink(Configured):
-    """:func:`~lamella.nn.functional.softshrink`."""
-
+    function = staticmethod(F.softshrink)
     options = ("lambd",)
 
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__()
         self.lambd = lambd
 
-    def forward(self, input: Tensor) -> Tensor:
-        """``x`` moved towards 0 by ``lambd``."""
-        return F.softshrink(input, self.lambd)
 
+class GELU(_Activation):
+    """``x * Phi(x)``: :func:`~lamella.nn.functional.gelu`."""
 
-class GELU(Configured):
-    """:func:`~lamella.nn.functional.gelu`."""
-
+    function = staticmethod(F.gelu)
     options = ("approximate",)
 
     def __init__(self, approximate: str = "none") -> None:
         super().__init__()
         self.approximate = approximate
 
-    def forward(self, input: Tensor) -> Tensor:
-        """``x * Phi(x)``."""
-        return F.gelu(input, self.approximate)
 
+class Softplus(_Activation):
+    """``log(1 + exp(beta * x)) / beta``: :func:`~lamella.nn.functional.softplus`."""
 
-class Softplus(Configured):
-    """:func:`~lamella.nn.functional.softplus`."""
-
+    function = staticmethod(F.softplus)
     options = ("beta", "threshold")
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
@@ -260,13 +224,9 @@ class Softplus(Configured):
         self.beta = beta
         self.threshold = threshold
 
-    def forward(self, input: Tensor) -> Tensor:
-        """``log(1 + exp(beta * x)) / beta``."""
-        return F.softplus(input, self.beta, self.threshold)
 
-
-class GLU(Configured):
-    """:func:`~lamella.nn.functional.glu`."""
+class _Along(_Activation):
+    """An activation along an axis."""
 
     options = ("dim",)
 
@@ -274,51 +234,29 @@ class GLU(Configured):
         super().__init__()
         self.dim = dim
 
-    def forward(self, input: Tensor) -> Tensor:
-        """The first half times the sigmoid of the second."""
-        return F.glu(input, self.dim)
+
+class GLU(_Along):
+    """The first half times the sigmoid of the second: :func:`~lamella.nn.functional.glu`."""
+
+    function = staticmethod(F.glu)
 
 
-class Softmax(Configured):
-    """:func:`~lamella.nn.functional.softmax`."""
+class Softmax(_Along):
+    """``exp(x) / sum(exp(x))``: :func:`~lamella.nn.functional.softmax`."""
 
-    options = ("dim",)
-
-    def __init__(self, dim: int = -1) -> None:
-        super().__init__()
-        self.dim = dim
-
-    def forward(self, input: Tensor) -> Tensor:
-        """``exp(x) / sum(exp(x))``."""
-        return F.softmax(input, self.dim)
+    function = staticmethod(F.softmax)
 
 
-class LogSoftmax(Configured):
-    """:func:`~lamella.nn.functional.log_softmax`."""
+class LogSoftmax(_Along):
+    """``x - log(sum(exp(x)))``: :func:`~lamella.nn.functional.log_softmax`."""
 
-    options = ("dim",)
-
-    def __init__(self, dim: int = -1) -> None:
-        super().__init__()
-        self.dim = dim
-
-    def forward(self, input: Tensor) -> Tensor:
-        """``x - log(sum(exp(x)))``."""
-        return F.log_softmax(input, self.dim)
+    function = staticmethod(F.log_softmax)
 
 
-class Softmin(Configured):
-    """:func:`~lamella.nn.functional.softmin`."""
+class Softmin(_Along):
+    """``exp(-x) / sum(exp(-x))``: :func:`~lamella.nn.functional.softmin`."""
 
-    options = ("dim",)
-
-    def __init__(self, dim: int = -1) -> None:
-        super().__init__()
-        self.dim = dim
-
-    def forward(self, input: Tensor) -> Tensor:
-        """``exp(-x) / sum(exp(-x))``."""
-        return F.softmin(input, self.dim)
+    function = staticmethod(F.softmin)
 
 
 class RReLU(Configured):
