@@ -15,7 +15,7 @@ from math import gcd, prod
 
 from lamella.compiler.convolution_plan import parts_of
 from lamella.compiler.statements import Statement
-from lamella.compiler.walk import extent_of, loads_of
+from lamella.compiler.walk import extent_of
 from lamella.ir.index import (
     Substitution,
     add,
@@ -30,6 +30,7 @@ from lamella.ir.index import (
 )  # fmt: skip
 from lamella.ir.loops import Const, Expr, For, Stmt, Store, Var
 from lamella.ir.vectors import VectorUnit
+from lamella.ir.walk import loads_of
 
 __all__ = ["TransposeKernel", "across"]
 

@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Final
 
 from lamella.compiler.mathlib.expand import FUNCTIONS
-from lamella.compiler.walk import expressions, loads_of, statement_roots, statements
 from lamella.ir.index import Substitution, add, coefficient
 from lamella.ir.loops import Alloc, Apply, Expr, For, Load, Prefetch, Stmt
+from lamella.ir.walk import expressions, loads_of, roots, statements
 
 __all__ = ["ahead"]
 
@@ -45,7 +45,7 @@ def ahead(grid: For) -> For:
 
 
 def _below(loop: For) -> list[Expr]:
-    return list(expressions(root for s in statements(loop.body) for root in statement_roots(s)))
+    return list(expressions(root for s in statements(loop.body) for root in roots(s)))
 
 
 def _functions(loop: For) -> int:

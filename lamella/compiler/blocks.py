@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from lamella.compiler.walk import affine_forms, expressions
+from lamella.compiler.walk import affine_forms
 from lamella.ir.dim import Dim, Size, ceildiv, product
 from lamella.ir.index import add, coefficient, constant, minimum, mul, parts, split_linear
 from lamella.ir.loops import Expr, Load, Var
+from lamella.ir.walk import expressions
 
 __all__ = ["Frame", "collapse", "crossing", "frame", "lane_cost"]
 

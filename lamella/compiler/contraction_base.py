@@ -18,7 +18,6 @@ from lamella.compiler.contraction_panels import LINE, Element, contiguous
 from lamella.compiler.contraction_register import fused, zero
 from lamella.compiler.fusion import Group
 from lamella.compiler.statements import Statement, Tiles
-from lamella.compiler.walk import expressions
 from lamella.ir.dim import Size, product
 from lamella.ir.index import (
     Substitution,
@@ -35,6 +34,7 @@ from lamella.ir.index import (
 from lamella.ir.loops import Apply, Const, Expr, For, Load, Prefetch, Stmt, Store, Var, cast
 from lamella.ir.node import Node
 from lamella.ir.vectors import VectorUnit
+from lamella.ir.walk import expressions
 
 __all__ = ["ContractionKernel", "plain", "plain_loads"]
 

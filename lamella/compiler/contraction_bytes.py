@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from lamella.compiler.statements import Tiles
-from lamella.compiler.walk import loads_of
 from lamella.dtypes import DType, int8, int32
 from lamella.ir.dim import Size
 from lamella.ir.index import add, coefficient, lt, minimum, mul
@@ -30,6 +29,7 @@ from lamella.ir.loops import (
     Store,
     Var,
 )  # fmt: skip
+from lamella.ir.walk import loads_of
 
 __all__ = ["WORD", "has_words", "offset", "offset_alloc", "offsets", "shifted", "word"]
 

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lamella.compiler.contraction_register import UNROLL, zero
-from lamella.compiler.walk import expressions
 from lamella.dtypes import DType
 from lamella.ir.dim import Size
 from lamella.ir.index import add, coefficient, constant, floordiv, lt, mul, parts
 from lamella.ir.loops import Alloc, Apply, Expr, For, If, Load, LoopKind, Prefetch, Stmt, Store, Var
+from lamella.ir.walk import expressions
 
 __all__ = ["LINE", "Element", "Panel", "contiguous"]
 

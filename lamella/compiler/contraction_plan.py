@@ -18,11 +18,11 @@ from lamella.compiler.contraction_shapes import Lies, Shape, Thin, choose, thin
 from lamella.compiler.contraction_thin import DotKernel, StreamKernel
 from lamella.compiler.fusion import Group
 from lamella.compiler.tiles import TileKernel
-from lamella.compiler.walk import expressions
 from lamella.ir.index import add, coefficient, mul
 from lamella.ir.loops import Apply, Load, Var
 from lamella.ir.node import Node
 from lamella.ir.vectors import VectorUnit
+from lamella.ir.walk import expressions
 
 __all__ = ["forced", "writer"]
 

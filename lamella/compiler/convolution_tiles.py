@@ -27,7 +27,7 @@ from lamella.compiler.convolution_base import (
 from lamella.compiler.convolution_plan import LINE, Plan, crowded, flattened, parts_of, plan
 from lamella.compiler.fusion import Group
 from lamella.compiler.statements import Program
-from lamella.compiler.walk import extent_of, loads_of
+from lamella.compiler.walk import extent_of
 from lamella.ir.index import (
     TRUE,
     Substitution,
@@ -47,6 +47,7 @@ from lamella.ir.index import (
 from lamella.ir.loops import Alloc, Const, Expr, For, If, Load, Stmt, Store, Var, cast
 from lamella.ir.node import Node
 from lamella.ir.vectors import VectorUnit
+from lamella.ir.walk import loads_of
 from lamella.ops.base import Index
 
 __all__ = ["ConvolutionKernel"]

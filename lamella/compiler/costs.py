@@ -14,7 +14,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from lamella.compiler.walk import expressions, statement_roots, statements
 from lamella.errors import CompilerError
 from lamella.ir.dim import Dim, bind, typical
 from lamella.ir.loops import (
@@ -31,6 +30,7 @@ from lamella.ir.loops import (
     Var,
 )
 from lamella.ir.node import Node
+from lamella.ir.walk import expressions, roots, statements
 
 __all__ = ["operations", "scalar_operations"]
 
@@ -84,7 +84,7 @@ class _Counter:
         """The operations of statements, for each point of ``env``."""
         total = np.zeros((1,) * len(env), np.int64)
         for stmt in body:
-            total = total + sum(map(_weight, expressions(statement_roots(stmt))))
+            total = total + sum(map(_weight, expressions(roots(stmt))))
             if isinstance(stmt, Accumulate) and stmt.values[0].dtype.kind == "f":
                 total = total + 1
             if isinstance(stmt, For):

@@ -18,7 +18,7 @@ from lamella.compiler.elements import Elements
 from lamella.compiler.fusion import Group
 from lamella.compiler.rows import Rows
 from lamella.compiler.statements import Program, Statement
-from lamella.compiler.walk import expressions, mentions, statements
+from lamella.compiler.walk import mentions
 from lamella.compiler.written import certain
 from lamella.dtypes import DType, int64
 from lamella.ir.dim import Dim, Size, product, typical
@@ -40,6 +40,7 @@ from lamella.ir.loops import (
 from lamella.ir.node import Node
 from lamella.ir.numbering import checked_indices
 from lamella.ir.vectors import VectorUnit
+from lamella.ir.walk import expressions, statements
 from lamella.ops.base import Index
 from lamella.ops.calls import Call
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from lamella.compiler.walk import expressions, statement_roots, statements
 from lamella.ir.index import parts
 from lamella.ir.loops import Expr, For, If, Kernel, Load, Stmt, Store
+from lamella.ir.walk import expressions, roots, statements
 
 __all__ = ["in_place", "reads_first", "streamable", "streamed", "with_alias"]
 
@@ -50,7 +50,7 @@ def _inside(s: Stmt) -> Stmt:
 def _most_first(stores: Sequence[Store]) -> Sequence[Store]:
     if len(stores) < 2:
         return stores
-    reads = [_buffers(statement_roots(s)) for s in stores]
+    reads = [_buffers(roots(s)) for s in stores]
     written = [s.buffer for s in stores]
     if len(set(written)) < len(written) or not set().union(*reads).isdisjoint(written):
         return stores
@@ -70,7 +70,7 @@ def in_place(kernel: Kernel) -> dict[str, list[str]]:
     loads: dict[str, list[Load]] = {}
     late: dict[str, set[str]] = {}  # buffer stored to -> buffers read after that
     for s in statements((kernel.body,)):
-        for e in expressions(statement_roots(s)):
+        for e in expressions(roots(s)):
             if isinstance(e, Load):
                 loads.setdefault(e.buffer, []).append(e)
                 for read_after in late.values():

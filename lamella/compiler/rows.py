@@ -30,7 +30,7 @@ from lamella.compiler.columns import NARROW, OPS, WIDE, Column, columns
 from lamella.compiler.fusion import PARALLEL, Group
 from lamella.compiler.mathlib.expand import FUNCTIONS
 from lamella.compiler.statements import Statement
-from lamella.compiler.walk import expressions, operations
+from lamella.compiler.walk import operations
 from lamella.dtypes import DType, int64
 from lamella.ir.dim import Size, ceildiv, product
 from lamella.ir.index import Substitution, add, coefficient, linearise, mul
@@ -50,6 +50,7 @@ from lamella.ir.loops import (
     cast,
 )  # fmt: skip
 from lamella.ir.node import Node
+from lamella.ir.walk import expressions
 
 __all__ = ["Rows"]
 

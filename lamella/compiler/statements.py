@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 from lamella.compiler.elements import Elements, ReadOf
 from lamella.compiler.partition import is_external
-from lamella.compiler.walk import expressions
 from lamella.ir.dim import Size, product
 from lamella.ir.index import coefficient, constant
 from lamella.ir.loops import Apply, Const, Expr, Load, Var
 from lamella.ir.node import Node
+from lamella.ir.walk import expressions
 from lamella.ops.calls import Call, Part, has_effects, part
 
 if TYPE_CHECKING:

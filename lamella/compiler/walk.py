@@ -2,88 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from lamella.ir.dim import Dim, Size, symbols
 from lamella.ir.index import constant, parts, sub
-from lamella.ir.loops import (
-    Accumulate,
-    Apply,
-    Assign,
-    Declare,
-    Expr,
-    For,
-    If,
-    Linear,
-    Load,
-    Param,
-    Prefetch,
-    Stmt,
-    Store,
-    Var,
-)  # fmt: skip
+from lamella.ir.loops import Apply, Expr, For, Linear, Load, Param, Stmt, Store, Var
+from lamella.ir.walk import expressions, operands, roots, statements
 
-__all__ = [
-    "Mentions", "affine_forms", "children", "expressions", "extent_of", "loads_of", "mentions",
-    "operations", "statement_roots", "statements",
-]  # fmt: skip
-
-
-def statements(body: Iterable[Stmt]) -> Iterator[Stmt]:
-    """Every statement, outer before inner."""
-    for s in body:
-        yield s
-        if isinstance(s, For):
-            yield from statements(s.body)
-        elif isinstance(s, If):
-            yield from statements(s.then)
-            yield from statements(s.otherwise)
-
-
-def statement_roots(s: Stmt) -> tuple[Expr, ...]:
-    """The expressions a statement itself contains, not those of statements inside it."""
-    if isinstance(s, Store):
-        return (s.index, s.value) if s.mask is None else (s.index, s.value, s.mask)
-    if isinstance(s, Prefetch):
-        return (s.index,)
-    if isinstance(s, Declare):
-        return (s.init,)
-    if isinstance(s, Assign):
-        return (s.value,)
-    if isinstance(s, Accumulate):
-        return s.values
-    if isinstance(s, If):
-        return (s.condition,)
-    if isinstance(s, For) and not isinstance(s.var.extent, (int, Dim)):
-        return (s.var.extent,)
-    return ()
-
-
-def children(e: Expr) -> tuple[Expr, ...]:
-    """The direct subexpressions."""
-    if isinstance(e, Linear):
-        return tuple(term for _, term in e.terms)
-    if isinstance(e, Load):
-        return (e.index,) if e.mask is None else (e.index, e.mask)
-    return e.args if isinstance(e, Apply) else ()
-
-
-def expressions(roots: Iterable[Expr]) -> Iterator[Expr]:
-    """Every expression below ``roots`` once, users before what they use."""
-    seen: set[int] = set()
-    stack = list(reversed(list(roots)))
-    while stack:
-        e = stack.pop()
-        if id(e) in seen:
-            continue
-        seen.add(id(e))
-        yield e
-        stack.extend(reversed(children(e)))
-
-
-def loads_of(value: Expr) -> list[Load]:
-    """The loads an element is made of."""
-    return [e for e in expressions([value]) if isinstance(e, Load)]
+__all__ = ["Mentions", "affine_forms", "extent_of", "mentions", "operations", "start_of_run"]
 
 
 def start_of_run(values: Sequence[Expr]) -> Load | None:
@@ -105,13 +31,13 @@ def extent_of(value: Expr | Size) -> Size | Expr:
     return const if not terms else value
 
 
-def affine_forms(roots: Iterable[Expr]) -> list[Expr]:
-    """The maximal indices (``Linear`` or lone ``Var``) that occur below ``roots``: where loop
+def affine_forms(given: Iterable[Expr]) -> list[Expr]:
+    """The maximal indices (``Linear`` or lone ``Var``) that occur below ``given``: where loop
     variables are used.
     """
     found: list[Expr] = []
     seen: set[int] = set()
-    stack = list(roots)
+    stack = list(given)
     while stack:
         e = stack.pop()
         if id(e) in seen:
@@ -123,7 +49,7 @@ def affine_forms(roots: Iterable[Expr]) -> list[Expr]:
         elif isinstance(e, Var):
             found.append(e)
         else:
-            stack.extend(children(e))
+            stack.extend(operands(e))
     return found
 
 
@@ -160,12 +86,12 @@ class Mentions:
 def mentions(body: Iterable[Stmt]) -> Mentions:
     """What ``body`` mentions."""
     found = Mentions()
-    roots: list[Expr] = []
+    read: list[Expr] = []
     for s in statements(body):
-        roots.extend(statement_roots(s))
+        read.extend(roots(s))
         if isinstance(s, For):
             found._size(s.var.extent)
-    for e in expressions(roots):
+    for e in expressions(read):
         found._expression(e)
     for s in statements(body):
         if isinstance(s, Store):
@@ -176,6 +102,6 @@ def mentions(body: Iterable[Stmt]) -> Mentions:
     return found
 
 
-def operations(roots: Iterable[Expr]) -> int:
-    """A rough count of the scalar operations below ``roots``."""
-    return 1 + sum(isinstance(e, (Apply, Load)) for e in expressions(roots))
+def operations(given: Iterable[Expr]) -> int:
+    """A rough count of the scalar operations below ``given``."""
+    return 1 + sum(isinstance(e, (Apply, Load)) for e in expressions(given))

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from lamella.compiler.walk import expressions, statement_roots
 from lamella.ir.dim import Dim, Size
 from lamella.ir.index import parts
 from lamella.ir.loops import Expr, For, If, Load, Stmt, Store, Var
+from lamella.ir.walk import expressions, roots
 
 __all__ = ["certain"]
 
@@ -46,7 +46,7 @@ class _Stores:
         always: set[Index] = set()
         for s in body:
             stored = before.union(index for index, _ in always)
-            self._reads(statement_roots(s), stored)
+            self._reads(roots(s), stored)
             if isinstance(s, Store) and s.buffer == self.buffer:
                 if s.mask is None and not s.atomic:
                     always.add((s.index, loops))

@@ -28,7 +28,7 @@ from lamella.ir.loops import (
     Store,
     Var,
 )  # fmt: skip
-from lamella.ir.numbering import expressions, roots, statements
+from lamella.ir.walk import expressions, roots, statements
 
 __all__ = ["meeting", "shared"]
 
@@ -39,7 +39,7 @@ def shared(loop: For) -> Stmt | None:
     """The statement by which all lanes of ``loop`` store one element, if there is one."""
     if loop.var.extent in (0, 1):
         return None
-    inside = [s for s in statements(loop) if s is not loop]
+    inside = [s for s in statements([loop]) if s is not loop]
     stored = {s.buffer for s in inside if isinstance(s, Store)}
     own = _assigned(inside) | {loop.var.name}
     for s in inside:
@@ -62,7 +62,7 @@ def meeting(loop: For) -> Stmt | None:
     """
     if loop.var.extent in (0, 1):
         return None
-    inside = [s for s in statements(loop) if s is not loop]
+    inside = [s for s in statements([loop]) if s is not loop]
     stored = {s.buffer for s in inside if isinstance(s, Store)}
     accesses: dict[str, list[Access]] = {}
     for s in inside:

@@ -39,8 +39,9 @@ from lamella.ir.loops import (
     Stmt,
     Store,
 )  # fmt: skip
-from lamella.ir.numbering import Numbering, checked_indices, roots, statements
+from lamella.ir.numbering import Numbering, checked_indices
 from lamella.ir.scalar import Scalar
+from lamella.ir.walk import roots, statements
 
 __all__ = ["run_kernel"]
 
@@ -103,7 +104,7 @@ class _Run:
         self.kernel, self.memory, self.values, self.sizes = kernel, memory, values, sizes
         self.cache: dict[int, Scalar] = {}  # of the statement being run
         self.numbering = Numbering()
-        for stmt in statements(kernel.body):
+        for stmt in statements([kernel.body]):
             for root in roots(stmt):
                 self.numbering.number(root)
         checks = [self.numbering.number(check) for check in checked_indices(kernel)]

@@ -28,7 +28,8 @@ from lamella.ir.loops import (
     Stmt,
     Store,
 )  # fmt: skip
-from lamella.ir.numbering import Numbering, literal, roots
+from lamella.ir.numbering import Numbering, literal
+from lamella.ir.walk import roots
 
 __all__ = ["inferred_dtype", "kernel_text", "statement_text"]
 

@@ -1,5 +1,4 @@
-"""Value numbering of loop IR expressions, and the one order in which a kernel's expressions are
-visited.
+"""Value numbering of loop IR expressions.
 
 Input: a kernel's expressions, which share subexpressions (a DAG) in whatever way they were built.
 Output: one number per distinct structure, operands before users; equal structures get equal
@@ -11,105 +10,13 @@ although Python calls them equal.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
 
-from lamella.ir.loops import (
-    Accumulate,
-    Apply,
-    Assign,
-    Const,
-    Declare,
-    Expr,
-    For,
-    If,
-    Kernel,
-    Linear,
-    Load,
-    Param,
-    Prefetch,
-    Read,
-    Stmt,
-    Store,
-    Var,
-)  # fmt: skip
+from lamella.ir.loops import Apply, Const, Expr, Kernel, Linear, Load
+from lamella.ir.walk import operands, roots, statements
 
-__all__ = [
-    "Numbering", "checked_indices", "children", "expressions", "literal", "operands", "roots",
-    "statements",
-]  # fmt: skip
+__all__ = ["Numbering", "checked_indices", "literal"]
 
 Key = tuple[object, ...]
-
-
-def operands(expr: Expr) -> tuple[Expr, ...]:
-    """The expressions that ``expr`` is made of; a load's mask comes before its index.
-
-    >>> from lamella.dtypes import int64
-    >>> operands(Apply("neg", (Const(1, int64),), int64))
-    (Const(value=1, dtype=lamella.int64),)
-    """
-    kind = type(expr)
-    if kind is Apply:
-        return expr.args  # type: ignore[union-attr]
-    if kind is Load:
-        mask, index = expr.mask, expr.index  # type: ignore[union-attr]
-        return (index,) if mask is None else (mask, index)
-    if kind is Linear:
-        return tuple([term for _, term in expr.terms])  # type: ignore[union-attr]
-    return ()
-
-
-def expressions(given: Iterable[Expr]) -> Iterator[Expr]:
-    """Every distinct expression object under those ``given``."""
-    stack, seen = list(given), set[int]()
-    while stack:
-        expr = stack.pop()
-        if id(expr) not in seen:
-            seen.add(id(expr))
-            yield expr
-            stack.extend(operands(expr))
-
-
-def roots(stmt: Stmt) -> tuple[Expr, ...]:
-    """The expressions a statement itself evaluates, in order (mask, index, value); not those of its
-    body.
-    """
-    if isinstance(stmt, Store):
-        if stmt.mask is None:
-            return (stmt.index, stmt.value)
-        return (stmt.mask, stmt.index, stmt.value)
-    if isinstance(stmt, Prefetch):
-        return (stmt.index,)
-    if isinstance(stmt, Assign):
-        return (stmt.value,)
-    if isinstance(stmt, Declare):
-        return (stmt.init,)
-    if isinstance(stmt, Accumulate):
-        return stmt.values
-    if isinstance(stmt, If):
-        return (stmt.condition,)
-    if isinstance(stmt, For) and isinstance(stmt.var.extent, _EXPRESSIONS):
-        return (stmt.var.extent,)
-    return ()
-
-
-_EXPRESSIONS = (Var, Const, Param, Linear, Load, Read, Apply)
-
-
-def children(stmt: Stmt) -> tuple[Stmt, ...]:
-    """The statements directly inside a statement."""
-    if isinstance(stmt, For):
-        return stmt.body
-    if isinstance(stmt, If):
-        return stmt.then + stmt.otherwise
-    return ()
-
-
-def statements(stmt: Stmt) -> Iterator[Stmt]:
-    """A statement and all statements inside it, in program order."""
-    yield stmt
-    for inner in children(stmt):
-        yield from statements(inner)
 
 
 def literal(const: Const) -> str:
@@ -201,7 +108,7 @@ def checked_indices(kernel: Kernel) -> list[Apply]:
     users; equal structures are one check.
     """
     numbering = Numbering()
-    for stmt in statements(kernel.body):
+    for stmt in statements([kernel.body]):
         for root in roots(stmt):
             numbering.number(root)
     return [e for e in numbering.exprs if isinstance(e, Apply) and e.op == "checked_index"]

@@ -43,15 +43,9 @@ from lamella.ir.loops import (
     Store,
     Var,
 )  # fmt: skip
-from lamella.ir.numbering import (
-    Numbering,
-    checked_indices,
-    expressions,
-    operands,
-    roots,
-    statements,
-)
+from lamella.ir.numbering import Numbering, checked_indices
 from lamella.ir.verify_exprs import accumulates, check_apply, check_const, identity
+from lamella.ir.walk import expressions, operands, roots, statements
 
 __all__ = ["verify_kernel"]
 
@@ -328,13 +322,13 @@ class _Verifier:
         inside.
         """
         folds: dict[str, str] = {}
-        for stmt in statements(loop):
+        for stmt in statements([loop]):
             if isinstance(stmt, Accumulate):
                 for name in stmt.names:
                     if name in scope.variables and folds.setdefault(name, stmt.op) != stmt.op:
                         self.at = stmt
                         self.fail(f"{name} is folded with {folds[name]} and {stmt.op} in one loop")
-        for stmt in statements(loop):
+        for stmt in statements([loop]):
             self.at = stmt
             for expr in expressions(roots(stmt)):
                 if isinstance(expr, Read) and expr.name in folds:
@@ -435,7 +429,7 @@ def _line(stmt: Stmt | None) -> str:
 
 def _indices(loop: For) -> set[str]:
     """The variables that hold positions in argmax and argmin: any first value will do."""
-    pairs = [s for s in statements(loop) if isinstance(s, Accumulate) and len(s.names) == 2]
+    pairs = [s for s in statements([loop]) if isinstance(s, Accumulate) and len(s.names) == 2]
     return {pair.names[1] for pair in pairs}
 
 
@@ -450,7 +444,7 @@ def _varying(loop: For) -> frozenset[str]:
     names = frozenset([loop.var.name])
     while True:
         found = set(names)
-        for stmt in statements(loop):
+        for stmt in statements([loop]):
             if isinstance(stmt, Declare | Assign) and _varies(roots(stmt)[0], names):
                 found.add(stmt.name)
             elif isinstance(stmt, Accumulate) and any(_varies(v, names) for v in stmt.values):

@@ -15,7 +15,6 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from lamella.compiler.walk import expressions
 from lamella.dtypes import DType, bool_, int64
 from lamella.ir.dim import Dim, Size
 from lamella.ir.lanes import meeting
@@ -33,6 +32,7 @@ from lamella.ir.loops import (
     Stmt,
     Var,
 )  # fmt: skip
+from lamella.ir.walk import expressions
 from lamella.transforms import kernel_language as words
 from lamella.transforms.kernel_expressions import (
     BINARY,

@@ -22,7 +22,6 @@ from lamella.compiler.partition import materialised
 from lamella.compiler.pipeline import compile_graph
 from lamella.compiler.statements import build
 from lamella.compiler.tiles import TileKernel
-from lamella.compiler.walk import statements
 from lamella.config import config
 from lamella.dtypes import DType, bfloat16, float16, float32, float64, int8, int32
 from lamella.ir.dim import Dim
@@ -31,6 +30,7 @@ from lamella.ir.loop_interp import run_kernel
 from lamella.ir.loops import For, Prefetch, Var
 from lamella.ir.node import Node, topological
 from lamella.ir.vectors import VectorUnit
+from lamella.ir.walk import statements
 from tests.support.llvm_backend import NAMES, run_kernel_llvm, target_named
 from tests.support.units import AVX2, AVX512, NEON, SSE
 

@@ -37,7 +37,7 @@ from lamella.ir.loops import (
     Stmt,
     Store,
 )  # fmt: skip
-from lamella.ir.numbering import roots
+from lamella.ir.walk import roots
 
 __all__ = ["emit_c", "function_name"]
 

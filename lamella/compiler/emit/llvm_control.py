@@ -14,9 +14,9 @@ from lamella.compiler.emit.llvm_expr import ExpressionWriter
 from lamella.compiler.emit.llvm_memory import Memory
 from lamella.compiler.emit.llvm_ops import Operations
 from lamella.compiler.emit.llvm_variables import Variables
-from lamella.compiler.walk import expressions, statement_roots
 from lamella.dtypes import int64
 from lamella.ir.loops import Accumulate, Assign, Expr, For, If, Read, Store
+from lamella.ir.walk import expressions, roots
 
 __all__ = ["Control"]
 
@@ -43,7 +43,7 @@ class Control:
             all_three = assigned, stored, read
             exprs: list[Expr] = []
             for inner in stmt.body if isinstance(stmt, For) else stmt.then + stmt.otherwise:
-                exprs += statement_roots(inner)
+                exprs += roots(inner)
                 if isinstance(inner, For | If):
                     for mine, theirs in zip(all_three, self.effects(inner), strict=True):
                         mine |= theirs

@@ -23,13 +23,14 @@ from lamella.compiler.emit.llvm_builder import (
 from lamella.compiler.emit.llvm_memory import Affine, Memory
 from lamella.compiler.emit.llvm_ops import Operations
 from lamella.compiler.mathlib import huge_angle, is_huge
-from lamella.compiler.walk import children, start_of_run
+from lamella.compiler.walk import start_of_run
 from lamella.dtypes import bool_, int32, int64
 from lamella.errors import CompilerError
 from lamella.ir.dim import Dim, Quotient, Size
 from lamella.ir.index import bounds
 from lamella.ir.loops import Apply, Const, Expr, Extent, Kernel, Linear, Load, Param, Read, Var
 from lamella.ir.numbering import Numbering, checked_indices
+from lamella.ir.walk import operands
 
 __all__ = ["ExpressionWriter"]
 
@@ -227,10 +228,8 @@ class ExpressionWriter:
         """Whether an expression loads, or checks an index."""
         known = self._touching.get(id(expr))
         if known is None:
-            found = isinstance(expr, Load) or (
-                isinstance(expr, Apply) and expr.op == "checked_index"
-            )
-            found = found or any(self._touches(e) for e in children(expr))
+            checks = isinstance(expr, Apply) and expr.op == "checked_index"
+            found = isinstance(expr, Load) or checks or any(map(self._touches, operands(expr)))
             known = self._touching[id(expr)] = expr, found
         return known[1]
 

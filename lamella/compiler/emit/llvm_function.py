@@ -32,7 +32,6 @@ from lamella.compiler.emit.llvm_transpose import square, transposed
 from lamella.compiler.emit.llvm_variables import Variables
 from lamella.compiler.emit.llvm_weave import runs
 from lamella.compiler.emit.target import Target
-from lamella.compiler.walk import loads_of, statements
 from lamella.dtypes import DType, bool_, int64
 from lamella.errors import CompilerError
 from lamella.ir.loops import (
@@ -48,6 +47,7 @@ from lamella.ir.loops import (
     Stmt,
     Store,
 )  # fmt: skip
+from lamella.ir.walk import loads_of, statements
 
 __all__ = ["FunctionWriter"]
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from lamella.compiler.emit.target import Target
-from lamella.compiler.walk import children, statement_roots, statements
 from lamella.dtypes import DType
 from lamella.ir.loops import (
     Accumulate,
@@ -29,6 +28,7 @@ from lamella.ir.loops import (
     Store,
     Var,
 )  # fmt: skip
+from lamella.ir.walk import operands, roots, statements
 
 __all__ = [
     "Piece",
@@ -85,7 +85,7 @@ def survey(loop: For) -> Survey:
             found.operations += 1
             if stmt.names[0] not in declared:
                 found.folds.append(stmt)
-        for expr in statement_roots(stmt):
+        for expr in roots(stmt):
             _count(expr, found, seen)
     return found
 
@@ -101,7 +101,7 @@ def _count(expr: Expr, found: Survey, seen: set[int]) -> None:
             found.operations += 1
         elif isinstance(e, Load):
             found.dtypes.append(e.dtype)
-        stack.extend(children(e))
+        stack.extend(operands(e))
 
 
 def _width(found: Survey, target: Target) -> int:
@@ -210,7 +210,7 @@ def varying_variables(loop: For) -> set[str]:
                 names = (stmt.name,)
             elif isinstance(stmt, Accumulate):
                 names = stmt.names
-            if names and any(_varies(e, loop.var, varying, memo) for e in statement_roots(stmt)):
+            if names and any(_varies(e, loop.var, varying, memo) for e in roots(stmt)):
                 more.update(names)
         if more == varying:
             return varying
@@ -227,7 +227,7 @@ def _varies(expr: Expr, var: Var, varying: set[str], memo: dict[int, bool]) -> b
         elif isinstance(expr, (Const, Param)):
             known = False
         else:
-            known = any(_varies(e, var, varying, memo) for e in children(expr))
+            known = any(_varies(e, var, varying, memo) for e in operands(expr))
         memo[id(expr)] = known
     return known
 

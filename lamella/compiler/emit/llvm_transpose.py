@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lamella.compiler.emit.llvm_builder import Builder, Value
-from lamella.compiler.walk import expressions
 from lamella.ir.index import coefficient
 from lamella.ir.loops import For, Load, Store
+from lamella.ir.walk import expressions
 
 __all__ = ["square", "transposed"]
 

@@ -29,7 +29,7 @@ from lamella.ir.loops import (
     Store,
     cast,
 )
-from lamella.ir.numbering import operands, roots, statements
+from lamella.ir.walk import operands, roots, statements
 
 __all__ = ["FUNCTIONS", "expand_expr", "expand_math"]
 
@@ -107,7 +107,7 @@ class _Expander:
         """Whether the kernel has an elementary function."""
         seen: set[int] = set()
         stack: list[Expr] = []
-        for stmt in statements(kernel.body):
+        for stmt in statements([kernel.body]):
             stack.extend(roots(stmt))
         while stack:
             e = stack.pop()
