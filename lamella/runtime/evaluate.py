@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -203,15 +203,11 @@ def evaluate(nodes: Sequence[Node]) -> None:
         executable, at = found or _find(Graph(key, list(order), roots))
     if at.frames or not at.symbols:  # open sizes may never come again, until they have
         if call is not None and len(roots) == len(nodes):
-            ready.offer_call(call, executable, at, _inputs_of(order), scalars)
+            ready.offer_call(call, executable, at, order)
         elif len(roots) == 1:
             ready.offer(roots[0], executable, at)
     words = executable.pack_scalars(scalars) if scalars else ()
     _run(roots, inputs, words, executable, at)
-
-
-def _inputs_of(order: Iterable[Node]) -> list[Node]:
-    return [node for node in order if node.value is not None and node.op is not SCALAR]
 
 
 def _interpret(roots: Sequence[Node]) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from lamella.dtypes import DType, float32
+from lamella.dtypes import DType
 from lamella.errors import CompilerError
 from lamella.runtime import os_host, threads
 from lamella.runtime.native import native
@@ -298,17 +298,20 @@ def scalar_packer(dtypes: Sequence[DType]) -> Callable[[Sequence[Any]], Sequence
     """
 
     def pack_each(values: Sequence[Any]) -> Sequence[int]:
-        return [pack_scalar(value, dtype) for value, dtype in zip(values, dtypes, strict=True)]
+        return [pack(value) for value, pack in zip(values, packers, strict=True)]
 
-    if any(dtype is not float32 for dtype in dtypes):
+    packers = [_packer(dtype) for dtype in dtypes]
+    alike = {dtype.name for dtype in dtypes}
+    codes = {"float32": "fI", "int64": "qQ"}.get(alike.pop()) if len(alike) == 1 else None
+    if codes is None:
         return pack_each
-    pack = struct.Struct(f"={len(dtypes)}f").pack
-    unpack = struct.Struct(f"={len(dtypes)}I").unpack
+    pack = struct.Struct(f"={len(dtypes)}{codes[0]}").pack
+    unpack = struct.Struct(f"={len(dtypes)}{codes[1]}").unpack
 
     def pack_together(values: Sequence[Any]) -> Sequence[int]:
         try:
             return unpack(pack(*values))
-        except OverflowError:  # a number that rounds to infinity
+        except (OverflowError, struct.error):  # a number that rounds to infinity, or that wraps
             return pack_each(values)
 
     return pack_together

@@ -13,11 +13,12 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from lamella.config import config
-from lamella.graph.deferred import Deferred, DeferredCall
+from lamella.graph.deferred import Deferred, DeferredCall, Template
 from lamella.ir.node import Node
 from lamella.ops.leaf import DATA, SCALAR
 from lamella.runtime import buffer as memory
 from lamella.runtime import profiling
+from lamella.runtime.buffer import Buffer
 from lamella.runtime.program import Binding, Executable
 
 __all__ = ["at_once", "call_at_once", "call_of", "forget", "is_bare", "offer", "offer_call"]
@@ -45,16 +46,28 @@ _programs: Final[dict[tuple[object, ...], tuple[Executable, Binding]]] = {}
 @dataclass(frozen=True, slots=True)
 class _Known:
     """The program of some results of a template, bound to its sizes: for each input the number of
-    one of the call's or the node that all calls share, and the words of its scalars.
+    one of the call's or the node that all calls share; its scalars likewise, or their ``words``
+    where all calls have the same.
     """
 
     program: Executable
     at: Binding
     sources: tuple[int | Node, ...]
-    words: tuple[int, ...]
+    scalars: tuple[int | Node, ...]
+    words: Sequence[int]
+
+    def pack(self, given: Sequence[Node]) -> Sequence[int]:
+        """The words of the scalars of a call on ``given``."""
+        nodes = [source if isinstance(source, Node) else given[source] for source in self.scalars]
+        return self.program.pack_scalars([node.value for node in nodes])
 
 
 _templates: Final[dict[object, _Known]] = {}
+_DEPTH: Final = 3  # of calls on the results of calls whose program is found at once
+
+# What deferred calls are given, what says which calls they are and which of that is the same, and
+# their templates.
+Found = tuple[Sequence[Node], object, Sequence[Template]]
 
 
 def _settings_changed() -> None:
@@ -122,47 +135,68 @@ def at_once(node: Node) -> bool:
     return True
 
 
-def call_of(nodes: Sequence[Node]) -> tuple[DeferredCall, object] | None:
-    """The deferred call whose results ``nodes`` are, and what says which, and which of what it is
-    given are the same; None where they are anything else.
-    """
+def call_of(nodes: Sequence[Node]) -> Found | None:
+    """The deferred call whose results ``nodes`` are; None where they are anything else."""
     node = nodes[0]
     call = node.call if type(node) is Deferred else None
     if call is None:
         return None
+    templates = [call.template]
     key: object = call.template
     results, given = call.results, call.given
+    if any(type(source) is Deferred for source in given):
+        given = []
+        key = _nested(call, given, templates, _DEPTH)
     if len(given) > 1 and len({*given}) < len(given):
         key = key, _places(given)
     if not results:
-        return (call, key) if len(nodes) == 1 else None
+        return (given, key, templates) if len(nodes) == 1 else None
     if any(type(node) is not Deferred or node.call is not call for node in nodes):
         return None
     found = {result(): number for number, result in enumerate(results)}
-    return call, (key, *[found[node] for node in nodes])  # type: ignore[index]
+    return given, (key, *[found[node] for node in nodes]), templates  # type: ignore[index]
 
 
-def call_at_once(nodes: Sequence[Node], found: tuple[DeferredCall, object]) -> bool:
+def _nested(
+    call: DeferredCall, given: list[Node], templates: list[Template], depth: int
+) -> tuple[object, ...]:
+    """What says which calls a call is of; ``given`` is what these are given."""
+    parts: list[object] = [call.template]
+    for source in call.given:
+        inner = source.call if depth and type(source) is Deferred else None
+        if inner is None or inner.results:
+            given.append(source)
+            parts.append(None)
+        else:
+            templates.append(inner.template)
+            parts.append(_nested(inner, given, templates, depth - 1))
+    return tuple(parts)
+
+
+def call_at_once(nodes: Sequence[Node], found: Found) -> bool:
     """Compute results of a call, where the program is known; whether it did.
 
     Raises:
         MemoryError, LamellaIndexError: as :func:`at_once`.
     """
-    call, key = found
+    given, key, _ = found
     known = _templates.get(key)
     if known is None or not _settings.plain or profiling.active is not None:
         return False
-    given = call.given
+    at = known.at
     words: list[int] = []
     for source in known.sources:
-        value: Any = (source if isinstance(source, Node) else given[source]).value
+        value: Any = (given[source] if isinstance(source, int) else source).value
         if value is None:
             return False
         words.append(value.ptr)
-    made = [memory.empty(nbytes) for nbytes in known.at.nbytes]
-    words += [buffer.ptr for buffer in made]
-    words += known.words
-    known.program.run_on_frame(words, known.at)
+    made: list[Buffer] = []
+    for nbytes in at.nbytes:
+        buffer = memory.empty(nbytes)
+        made.append(buffer)
+        words.append(buffer.ptr)
+    words += known.pack(given) if known.scalars else known.words
+    known.program.run_on_frame(words, at)
     for node, buffer in zip(nodes, made, strict=True):
         node.settle(buffer)  # type: ignore[attr-defined]
     return True
@@ -182,27 +216,29 @@ def offer(node: Node, program: Executable, at: Binding) -> None:
     _programs[key] = program, at
 
 
-def offer_call(
-    found: tuple[DeferredCall, object], program: Executable, at: Binding, leaves: Iterable[Node],
-    scalars: list[Any],
-) -> None:  # fmt: skip
-    """Keep the ``program`` for what :func:`call_of` has found; ``leaves`` are the nodes of its
-    inputs, in order, ``scalars`` the numbers it takes. Before it runs.
+def offer_call(found: Found, program: Executable, at: Binding, order: Iterable[Node]) -> None:
+    """Keep the ``program`` for what :func:`call_of` has found; ``order`` has the nodes of its
+    inputs and scalars, in order. Before it runs.
     """
-    call, key = found
-    given = {node: number for number, node in enumerate(call.given)}
+    sources_given, key, templates = found
+    given = {node: number for number, node in enumerate(sources_given)}
     if program.same or not program.has_frames:
         return
     if any(node.value is None for node in given):  # the program is that of a larger graph
         return
-    shared = {step.known for step in call.template.steps}
-    sources = tuple([given.get(leaf, leaf) for leaf in leaves])
+    leaves = [node for node in order if node.value is not None]
+    shared = {step.known for template in templates for step in template.steps}
+    sources = tuple([given.get(leaf, leaf) for leaf in leaves if leaf.op is not SCALAR])
     if any(isinstance(source, Node) and source not in shared for source in sources):
         return
+    scalars = tuple([given.get(leaf, leaf) for leaf in leaves if leaf.op is SCALAR])
     if len(_templates) >= config.programs:
         _templates.clear()
-    words = tuple(program.pack_scalars(scalars)) if scalars else ()
-    _templates[key] = _Known(program, at, sources, words)
+    if any(isinstance(source, int) for source in scalars):
+        _templates[key] = _Known(program, at, sources, scalars, ())
+        return
+    words = program.pack_scalars([leaf.value for leaf in leaves if leaf.op is SCALAR])
+    _templates[key] = _Known(program, at, sources, (), words if scalars else ())
 
 
 def forget() -> None:

@@ -17,20 +17,20 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
 from lamella import tree
-from lamella.dtypes import DType
+from lamella.dtypes import DType, int64
 from lamella.errors import TraceError
 from lamella.graph import names as naming
 from lamella.graph.deferred import Step, Template, deferred
 from lamella.ir.node import Node, recording, topological
 from lamella.ops.calls import has_effects
-from lamella.ops.leaf import placeholder
+from lamella.ops.leaf import SCALAR, placeholder
 from lamella.ops.site import user_site
 from lamella.runtime.buffer import Buffer
 from lamella.tensor import core
 from lamella.tensor.core import TensorCore, wrap
 from lamella.tensor.pending import Trace, set_trace, traces, weigh
 
-__all__ = ["deferring"]
+__all__ = ["Forms", "deferring", "of_form"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -51,10 +51,19 @@ class _Form:
         self.sited = False
 
 
-class _Forms(dict[tuple[object, ...], _Form]):
+class Forms(dict[tuple[object, ...], _Form]):
     """The forms of a function's calls: they decide how calls are recorded, never what."""
 
     is_cache: ClassVar = True  # a compiled function need not watch it
+
+    def form(self, key: tuple[object, ...]) -> _Form | None:
+        """The form of a key; None, and remembered from now on, if there was no such call."""
+        found = self.get(key)
+        if found is None:
+            if len(self) >= _FORMS:
+                self.clear()
+            self[key] = _Form()
+        return found
 
 
 def deferring(function: Function) -> Function:
@@ -68,7 +77,7 @@ def deferring(function: Function) -> Function:
     >>> [type(doubled(x).node).__name__ for _ in range(2)]
     ['Node', 'Deferred']
     """
-    forms = _Forms()
+    forms = Forms()
 
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
@@ -83,19 +92,44 @@ def deferring(function: Function) -> Function:
             key.append(name)
             if not _describe(value, key, given):
                 return function(*args, **options)
-        form = forms.get(tuple(key))
+        form = forms.form(tuple(key))
         if form is None:
-            if len(forms) >= _FORMS:
-                forms.clear()
-            form = forms[tuple(key)] = _Form()
             return function(*args, **options)
         if not form.seen:
-            _study(form, function, args, options)
+            _study(form, lambda: _graph(function, args, options))
         if form.template is None:
             return function(*args, **options)
         return _record(form, given)
 
     return call  # type: ignore[return-value]
+
+
+def of_form(
+    forms: Forms, key: tuple[object, ...], x: TensorCore, numbers: Sequence[int],
+    build: Callable[[Node, Sequence[Node]], Node],
+) -> Any:  # fmt: skip
+    """``build(node of x, nodes of the numbers)`` recorded as one node; None where it cannot be, as
+    in the first call of a form.
+
+    Unlike the numbers that a :func:`deferring` function is given, these may change from call to
+    call. The structure of the graph depends on ``key`` and on the shape and dtype of ``x`` alone.
+    """
+    if traces or recording.line is not None:
+        return None
+    about: list[object] = [key]
+    given: list[Node] = []
+    if not _describe(x, about, given):
+        return None
+    form = forms.form(tuple(about))
+    if form is None:
+        return None
+    for value in numbers:
+        number = Node(SCALAR, (), (), int64)
+        number.value = value
+        given.append(number)
+    if not form.seen:
+        _study(form, lambda: _graph_on(x, given[1:], build))
+    return None if form.template is None else _record(form, given)
 
 
 def _describe(value: Any, key: list[object], given: list[Node]) -> bool:
@@ -161,12 +195,12 @@ class _Study(Trace):
     rebind = value = read_grad = write_grad = backward = expect = effect = refuse
 
 
-def _study(form: _Form, function: Callable[..., Any], args: Any, options: Any) -> None:
-    """Find the template of a form, if it has one."""
+def _study(form: _Form, graph: Callable[[], _Found]) -> None:
+    """Find the template of a form, if it has one: twice what ``graph`` records."""
     form.seen = True
     try:
-        first, result = _graph(function, args, options)
-        second, _ = _graph(function, args, options)
+        first, result = graph()
+        second, _ = graph()
     except Exception:  # the call itself will raise what is to be raised
         return
     if first is None or second is None or result is None:
@@ -184,11 +218,10 @@ def _study(form: _Form, function: Callable[..., Any], args: Any, options: Any) -
 
 
 _Recorded = tuple[list[Node], list[Node], list[Node]]  # placeholders, nodes in order, roots
+_Found = tuple[_Recorded | None, tree.Structure | None]
 
 
-def _graph(
-    function: Callable[..., Any], args: Any, options: Any
-) -> tuple[_Recorded | None, tree.Structure | None]:
+def _graph(function: Callable[..., Any], args: Any, options: Any) -> _Found:
     """What a function records on placeholders, and the structure of its result."""
     places: list[Node] = []
     handles: list[TensorCore] = []
@@ -206,6 +239,20 @@ def _graph(
         return None, None  # the caller wants the very tensor
     roots = [leaf.node for leaf in leaves]
     return (places, topological(roots), roots), structure
+
+
+def _graph_on(
+    x: TensorCore, numbers: list[Node], build: Callable[[Node, Sequence[Node]], Node]
+) -> _Found:
+    """As :func:`_graph`, of what ``build`` records on numbers too, whose nodes stand for others."""
+    places: list[Node] = []
+    previous = set_trace(_Study())
+    try:
+        root = build(_placed(x, places, []).node, numbers)
+        leaf = tree.flatten(wrap(root))[1]
+    finally:
+        set_trace(previous)
+    return ([*places, *numbers], topological([root]), [root]), leaf
 
 
 def _placed(value: Any, places: list[Node], handles: list[TensorCore]) -> Any:

@@ -9,6 +9,7 @@ assigning one number through a mask is not.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
 from lamella import ops
@@ -20,9 +21,11 @@ from lamella.ops.leaf import SCALAR
 from lamella.ops.movement import Reshape
 from lamella.ops.slicing import Slice
 from lamella.tensor.core import TensorCore, node_of, wrap
+from lamella.tensor.deferring import Forms, of_form
 from lamella.tensor.naming import by_name
 from lamella.tensor.operands import TensorLike, as_node, scalar_node
-from lamella.tensor.subscript import Subscript, is_single_mask, parse
+from lamella.tensor.pending import traces
+from lamella.tensor.subscript import Subscript, is_single_mask, parse, regions
 
 if TYPE_CHECKING:
     from lamella.tensor.tensor import Tensor
@@ -75,24 +78,58 @@ def getitem(x: TensorLike, subscript: object) -> Tensor:
     >>> getitem([[1, 2], [3, 4]], (slice(None), 0)).tolist()
     [1, 3]
     """
+    if isinstance(x, TensorCore):
+        known = _known(x, subscript)
+        if known is not None:
+            return known
     node = as_node(x)
     if isinstance(subscript, dict):
         subscript = by_name(wrap(node), subscript)
-    row = _row(node, subscript) if type(subscript) is int and node.shape else None
-    return wrap(read(node, parse(subscript, node.shape)) if row is None else row)
+    if type(subscript) is int and _is_row(node.shape, subscript):
+        start = Node(SCALAR, (), (), int64)
+        start.value = subscript + node.shape[0] if subscript < 0 else subscript
+        return wrap(_row(node, start))
+    return wrap(read(node, parse(subscript, node.shape)))
+
+
+_forms: Final = Forms()
+
+
+def _known(x: TensorCore, subscript: object) -> Tensor | None:
+    """``x[...]`` of integers and slices as one node, once there was one of its sizes."""
+    if traces:
+        return None
+    entries = subscript if type(subscript) is tuple else (subscript,)
+    shape = x.node.shape
+    found = regions(entries, shape)
+    if found is None:
+        return None
+
+    def build(node: Node, starts: Sequence[Node]) -> Node:
+        if type(subscript) is int and _is_row(shape, subscript):
+            return _row(node, starts[0])
+        parsed = parse(entries, shape)
+        left = iter(starts)
+        parsed.starts = [next(left) if isinstance(s, Node) else s for s in parsed.starts]
+        return read(node, parsed)
+
+    pattern, starts = found
+    made: Tensor | None = of_form(_forms, pattern, x, starts, build)
+    return made
 
 
 _RESHAPE: Final = Reshape()
 _START: Final = ops.constant(0, int64)
 
 
-def _row(x: Node, i: int) -> Node | None:
-    """``x[i]`` recorded directly, where nothing about it is out of the ordinary."""
-    size = x.shape[0]
-    if not isinstance(size, int) or size == 1 or not -size <= i < size:
-        return None
-    start = Node(SCALAR, (), (), int64)
-    start.value = i + size if i < 0 else i
+def _is_row(shape: Shape, i: int) -> bool:
+    """Whether nothing about ``x[i]`` is out of the ordinary."""
+    size = shape[0] if shape else 1
+    return isinstance(size, int) and size != 1 and -size <= i < size
+
+
+def _row(x: Node, start: Node) -> Node:
+    """``x[i]`` recorded directly, where it :func:`_is_row`."""
     rest, ndim = x.shape[1:], len(x.shape)
     inputs = (x, start, *(_START,) * (ndim - 1))
     return make(_RESHAPE, (make(_ones(ndim), inputs, (1, *rest), x.dtype),), rest, x.dtype)

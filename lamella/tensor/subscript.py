@@ -14,7 +14,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from lamella.tensor.core import TensorCore, node_of, value_of
 from lamella.tensor.host import node_from_array
 from lamella.tensor.manipulation import common_shape
 
-__all__ = ["Subscript", "is_single_mask", "parse"]
+__all__ = ["Subscript", "is_single_mask", "parse", "regions"]
 
 Start = Node | int
 Region = tuple[Start, Size, int]
@@ -324,3 +324,47 @@ def _place_front(found: Subscript, marks: Sequence[str]) -> None:
     advanced = [i for i, mark in enumerate(marks) if mark in "ai"]
     if advanced[-1] - advanced[0] + 1 == len(advanced):
         found.front = sum(mark in "sn" for mark in marks[: advanced[0]])
+
+
+_BOUNDS: Final = frozenset({int, type(None)})
+
+
+def regions(entries: Sequence[Any], shape: Shape) -> tuple[tuple[object, ...], list[int]] | None:
+    """Integers and slices as what :func:`parse` makes of them beside their starts, and the starts
+    that it makes arguments, in order; None for any other entry, and where parsing raises.
+
+    >>> regions((1, slice(2, None)), (4, 3))
+    ((1, (True, 1, 1)), [1, 2])
+    """
+    pattern: list[object] = []
+    starts: list[int] = []
+    axis = 0
+    for entry in entries:
+        if entry is None:
+            pattern.append(None)
+            continue
+        if entry is Ellipsis:
+            pattern.append(entry)
+            if pattern.count(entry) > 1:
+                return None
+            axis += len(shape) - sum(type(e) is int or type(e) is slice for e in entries)
+            continue
+        size = shape[axis] if 0 <= axis < len(shape) else None
+        if type(size) is not int:
+            return None
+        axis += 1
+        if type(entry) is int and -size <= entry < size:
+            pattern.append(1)
+            starts.append(entry + size if entry < 0 else entry)
+        elif type(entry) is slice:
+            start, step = entry.start, entry.step
+            if not _BOUNDS.issuperset((type(start), type(entry.stop), type(step))) or step == 0:
+                return None
+            places = range(*entry.indices(size))
+            given = start is not None and len(places) > 0
+            pattern.append((given, len(places), places.step))
+            if given:
+                starts.append(places.start)
+        else:
+            return None
+    return tuple(pattern), starts

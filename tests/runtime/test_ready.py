@@ -56,6 +56,47 @@ def test_sizes_that_come_again_lay_nothing_out(searches: list[int]) -> None:
         assert np.allclose(sums, np.cumsum(exact), atol=1e-4)
 
 
+def test_rows_and_slices_lay_nothing_out(searches: list[int]) -> None:
+    x = value(60).reshape(6, 10)
+    exact = x.numpy()
+
+    def subscripts(i: int) -> list[Any]:
+        return [i, -1 - i, slice(i, i + 3), (slice(None, None, -2), i), (..., None, i)]
+
+    for i in (0, 1, 2):
+        for each in subscripts(i):
+            lm.eval(x[each])
+    del searches[:]
+    for i in (3, 1):
+        for each in subscripts(i):
+            assert np.array_equal(x[each].numpy(), exact[each])
+    assert not searches
+
+
+def test_calls_on_the_results_of_calls_lay_nothing_out(searches: list[int]) -> None:
+    x = value(60).reshape(6, 10)
+    exact = x.numpy()
+
+    def squares(i: int) -> Any:
+        row = x[i]
+        return lm.clip(lm.outer(row, row), -1, 1)
+
+    for _ in range(3):
+        lm.eval(lm.outer(x[0], x[1]))
+        lm.eval(squares(0))
+    del searches[:]
+    for i, j in ((2, 3), (4, 4)):
+        product = lm.outer(x[i], x[j]).numpy()
+        assert np.array_equal(product, np.outer(exact[i], exact[j]))
+        limited = squares(i).numpy()
+        assert np.array_equal(limited, np.clip(np.outer(exact[i], exact[i]), -1, 1))
+    assert not searches
+    row = x[5]
+    product = lm.outer(row, row).numpy()  # the row has a value of its own now
+    assert np.array_equal(product, np.outer(exact[5], exact[5]))
+    assert np.array_equal(row.numpy(), exact[5])
+
+
 def test_a_graph_of_sizes_seen_before_is_found_by_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
     arrays = [value(size, size) for size in (50, 60, 70)]
 
