@@ -7,7 +7,7 @@ known when the call is recorded, so histograms work inside ``jit``. Gradients fl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from lamella.errors import OptionError, ShapeError
 from lamella.ir.dim import product
 from lamella.ir.node import Node
 from lamella.tensor.axes import Axes, axes_of, kept
+from lamella.tensor.comparison import where
 from lamella.tensor.core import wrap
 from lamella.tensor.deferring import deferring
 from lamella.tensor.keywords import with_synonyms
@@ -100,17 +101,24 @@ def _tally(place: Node, weights: Node, length: int) -> Node:
 
 @deferring
 def digitize(x: TensorLike, bins: TensorLike, right: bool = False) -> Tensor:
-    """The number of the bin each element falls into: ``bins[i - 1] <= x < bins[i]`` gives ``i``.
+    """The number of the bin each element falls into: ``bins[i - 1] <= x < bins[i]`` gives ``i``,
+    of descending edges ``bins[i - 1] > x >= bins[i]``.
 
     Args:
         x: real numbers.
-        bins: a vector of edges in ascending order.
+        bins: a vector of edges in ascending or descending order.
         right: bins contain their right edge instead of the left.
 
     >>> digitize([0.5, 1.0, 3.0], [1.0, 2.0]).tolist()
     [0, 1, 2]
     """
-    return searchsorted(bins, x, side="left" if right else "right")
+    edges = wrap(as_node(bins))
+    side: Literal["left", "right"] = "left" if right else "right"
+    if edges.ndim != 1 or edges.shape[0] < 2:
+        return searchsorted(edges, x, side=side)
+    falling = edges[0] > edges[-1]
+    found = searchsorted(where(falling, edges.flip(0), edges), x, side=side)
+    return where(falling, edges.shape[0] - found, found)
 
 
 def _work(x: TensorLike) -> Node:

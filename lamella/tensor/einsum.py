@@ -170,12 +170,23 @@ def _sizes(terms: Sequence[Term]) -> dict[int, Size]:
 
 
 def _diagonal(term: Term) -> Term:
-    """Repeated labels within an operand taken along the diagonal."""
+    """Repeated labels within an operand taken along the diagonal.
+
+    Raises:
+        ShapeError: if the axes of one label differ in size.
+    """
     node, labels = term
     for label in dict.fromkeys(labels):
         while labels.count(label) > 1:
             first = labels.index(label)
             second = labels.index(label, first + 1)
+            if node.shape[first] != node.shape[second]:
+                name = chr(label) if label >= 0 else "..."
+                raise ShapeError(
+                    f"[einsum] axis {name!r} of an operand of shape {node.shape} has sizes "
+                    f"{node.shape[first]} and {node.shape[second]}; the diagonal that a repeated "
+                    "name takes needs one size: slice the operand"
+                )
             node = diagonal_node(node, 0, first, second)
             labels = [a for i, a in enumerate(labels) if i not in (first, second)] + [label]
     return node, labels

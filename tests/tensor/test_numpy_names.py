@@ -61,6 +61,8 @@ TABLE: list[Call] = [
     call("nanmean", Z), call("nanvar", Z),
     call("bincount", J), call("bincount", J, minlength=20), call("bincount", J, J * 0.5),
     call("digitize", V, [-1.0, 0.0, 0.5]), call("digitize", J, [2, 4, 6], right=True),
+    call("digitize", V, [0.5, 0.0, -1.0]), call("digitize", J, [6, 4, 4, 2], right=True),
+    call("digitize", J, [4]), call("digitize", J, [6, 4, 2]), call("digitize", J, [3, 3]),
     call("histogram", V), call("histogram", V, 7, range=(-1.0, 1.0)), call("histogram", J, 3),
     call("histogram", V, 5, weights=W, density=True), call("histogram", M, [-1.0, 0.0, 0.2, 2.0]),
     call("histogram", V, "sturges"), call("histogram", np.zeros(0)), call("histogram", np.ones(3)),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lamella as lm
-from lamella.errors import OptionError
+from lamella.errors import OptionError, ShapeError
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(2, 3, 4))
@@ -311,6 +311,16 @@ EINSUMS = [
 def test_einsum(equation: str, shapes: list[tuple[int, ...]]) -> None:
     arrays = [RNG.normal(size=shape) for shape in shapes]
     close(lm.einsum(equation, *map(lm.asarray, arrays)), np.einsum(equation, *arrays))
+
+
+@pytest.mark.parametrize(
+    ("equation", "shape"), [("ii->i", (2, 3)), ("ii", (3, 1)), ("jij->i", (1, 2, 3))]
+)
+def test_einsum_diagonals_of_axes_that_differ(equation: str, shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="collapsing"):
+        np.einsum(equation, np.ones(shape))
+    with pytest.raises(ShapeError, match=r"\[einsum\] axis '[ij]'.*sizes"):
+        lm.einsum(equation, lm.ones(shape))
 
 
 @pytest.mark.parametrize("wanted", [None, [2, 0], []])
