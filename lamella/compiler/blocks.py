@@ -12,15 +12,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from lamella.compiler.walk import affine_forms
+from lamella.ir.decisions import at_least
 from lamella.ir.dim import Dim, Size, ceildiv, product
 from lamella.ir.index import add, coefficient, constant, minimum, mul, parts, split_linear
 from lamella.ir.loops import Expr, Load, Var
 from lamella.ir.walk import expressions
 
-__all__ = ["Frame", "collapse", "crossing", "frame", "lane_cost"]
+__all__ = ["Frame", "collapse", "crossing", "frame", "lane_cost", "no_dearer"]
 
 LONG = 4096  # elements of a plain elementwise loop in one grid iteration
 STRIP = 64  # lanes of an outer loop that run inner loops together
+FEW = 3  # iterations that leave most lanes idle
+WASTE = 5.5  # what that costs
 ROWS = 16  # iterations of a loop along which memory is contiguous across the lanes: a line or two
 
 
@@ -65,10 +68,20 @@ def lane_cost(var: Var, loads: Sequence[Expr]) -> float:
     """The mean cost of an access when ``var`` runs along lanes: contiguous or constant is 1,
     anything else a gather.
     """
-    extent = var.extent if isinstance(var.extent, int) else 256
-    waste = max(1.0, 16.0 / max(extent, 1))
     costs = [1.0 if coefficient(index, var) in (0, 1) else 6.0 for index in loads]
-    return waste * (sum(costs) / len(costs) if costs else 1.0)
+    return sum(costs) / len(costs) if costs else 1.0
+
+
+def no_dearer(a: Var, cost: float, b: Var, other: float) -> bool:
+    """Whether lanes along ``a`` cost no more than along ``b``, for these costs of an access: of
+    ``FEW`` iterations or less, each lane costs ``WASTE`` as much. Sizes are only asked for where
+    they matter.
+    """
+    if cost > WASTE * other or WASTE * cost <= other:
+        return WASTE * cost <= other
+    if cost <= other:
+        return at_least(a.size, FEW + 1, True) or not at_least(b.size, FEW + 1, True)
+    return at_least(a.size, FEW + 1, True) and not at_least(b.size, FEW + 1, True)
 
 
 def load_indices(roots: Sequence[Expr]) -> list[Expr]:

@@ -7,11 +7,13 @@ process, so ``to_json`` and ``from_json`` keep it on disk.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from lamella.compiler.memory import Temporary, assign
 from lamella.dtypes import DType, as_dtype
+from lamella.ir.decisions import Decision
 from lamella.ir.dim import Shape, Size, product, typical
 from lamella.ir.graph_text import graph_text, parse_graph
 from lamella.ir.loops import Kernel
@@ -119,6 +121,12 @@ class Blueprint:
     numbers: list[Size] = field(default_factory=list)
     guarded: bool = False
     """Whether a run that fails, if one can, ends before it writes over a donated input."""
+    decisions: list[Decision] = field(default_factory=list)
+    """What was decided by open sizes: it serves those of which all of it is true."""
+
+    def suits(self, values: Mapping[str, int]) -> bool:
+        """Whether it serves these numbers for its size symbols."""
+        return all(decision.suits(values) for decision in self.decisions)
 
     @property
     def first_fault(self) -> int:
@@ -225,6 +233,7 @@ def to_json(program: Blueprint) -> bytes:
         "registers": program.registers,
         "numbers": [_size(n) for n in program.numbers],
         "guarded": program.guarded,
+        "decisions": [[_size(d.size), d.limit, d.holds] for d in program.decisions],
     }
     return json.dumps(value, separators=(",", ":")).encode()
 
@@ -250,4 +259,5 @@ def from_json(data: bytes) -> Blueprint:
         value["registers"],
         [_parsed(n) for n in value["numbers"]],
         value["guarded"],
+        [Decision(_parsed(size), limit, holds) for size, limit, holds in value["decisions"]],
     )

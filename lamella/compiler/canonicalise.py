@@ -10,19 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Final
 
 from lamella import ops
 from lamella.compiler.partition import is_external
 from lamella.compiler.statements import reduced_axes
 from lamella.dtypes import bfloat16, float16, float32
-from lamella.ir.dim import product
+from lamella.ir.decisions import at_least, power_within
+from lamella.ir.dim import Size, product
 from lamella.ir.node import Node, topological
-from lamella.ops.base import Primitive
 from lamella.ops.calls import Call, Part, barrier
 from lamella.ops.reduce import Reduction
 
 __all__ = [
-    "canonicalise", "fixed_starts", "map_graph", "one_of_each", "split_reductions", "with_inputs",
+    "canonicalise", "first_of", "fixed_starts", "last_of", "map_graph", "one_of_each",
+    "split_reductions", "with_inputs",
 ]  # fmt: skip
 
 Rebuild = Callable[[Node], Node]
@@ -32,6 +34,10 @@ LARGE = 65536  # elements from which splitting pays
 MEMORY = ("data", "placeholder")  # leaves that lie in memory
 COLUMNS = 16384  # sums over rows that are no tasks enough for whole rows
 BUSY = 16  # independent results that keep every worker busy
+JOINED: Final[dict[str, Callable[[Node, Node], Node]]] = {
+    "reduce_sum": ops.add, "reduce_prod": ops.multiply, "reduce_max": ops.maximum,
+    "reduce_min": ops.minimum, "reduce_any": ops.bitwise_or, "reduce_all": ops.bitwise_and,
+}  # fmt: skip
 
 
 def map_graph(
@@ -154,14 +160,14 @@ def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
 
 
 def split_reductions(outputs: Sequence[Node]) -> list[Node]:
-    """A large reduction with few results becomes two: over equal parts, then over the parts. Sizes
-    alone decide.
+    """A large reduction with few results becomes two: over equal parts, then over the parts and
+    what is left. Sizes alone decide, open ones as those that the program is made for.
     """
 
     def change(node: Node, inputs: tuple[Node, ...]) -> Node:
         if is_external(node) or node.op.kind == "leaf":
             return node
-        if node.op.kind == "reduction" and node.op.name not in ("argmax", "argmin"):
+        if node.op.kind == "reduction" and node.op.name in JOINED:
             axis = _axis_to_split(node)
             if axis is not None:
                 return _split(node, inputs[0], axis)
@@ -172,48 +178,56 @@ def split_reductions(outputs: Sequence[Node]) -> list[Node]:
 
 def _axis_to_split(node: Node) -> int | None:
     (source,) = node.inputs
-    total, results = product(source.shape), product(node.shape)
-    if not isinstance(total, int) or not isinstance(results, int) or total < LARGE:
-        return None
     axes = reduced_axes(node)
-    within = source.ndim - 1 in axes
-    axis = max(axes, key=lambda a: source.shape[a])
-    extent = source.shape[axis]
-    if not isinstance(extent, int) or extent < 2 * PARTS:
+    enough = BUSY if source.ndim - 1 in axes else COLUMNS
+    if at_least(product(node.shape), enough, True):
         return None
-    if not within and results < COLUMNS and extent % PARTS == 0:
-        return axis
-    return None if (results if within else results // 64) >= BUSY else axis
+    if not at_least(product(source.shape), LARGE, False):
+        return None
+    axis = axes[0]
+    for other in axes[1:]:
+        if not at_least(source.shape[axis], source.shape[other], True):
+            axis = other
+    return axis if at_least(source.shape[axis], 2 * PARTS, False) else None
 
 
 def _split(node: Node, source: Node, axis: int) -> Node:
-    extent = source.shape[axis]
-    if not isinstance(extent, int):
-        return with_inputs(node, (source,))
+    """Sums of parts, at least ``PARTS`` and not twice as many; those of them, and what is left at
+    the end of the axis.
+    """
     narrow = node.dtype is float16 or node.dtype is bfloat16
     x = ops.cast(source, float32) if narrow else source
-    parts = next((p for p in range(PARTS, 2 * PARTS) if extent % p == 0), PARTS)
-    piece = -(-extent // parts)
-    if piece * parts != extent:
-        _, identity = node.op.fold(Node(node.op, (x,), node.shape, x.dtype))
-        fill = ops.cast(ops.constant(identity.value, identity.dtype), x.dtype)
-        high = [piece * parts - extent if a == axis else 0 for a in range(x.ndim)]
-        x = ops.pad(x, [0] * x.ndim, high, fill)
-    x = ops.reshape(x, (*x.shape[:axis], parts, piece, *x.shape[axis + 1 :]))
-    axes = reduced_axes(node)
-    inner = tuple(sorted(a + (a >= axis) for a in axes))
-    shape = tuple(s for a, s in enumerate(x.shape) if a not in inner)
-    dtype = x.dtype if narrow else node.dtype
-    first = Node(_over(node.op, inner), (x,), shape, dtype)
-    at = axis - sum(a < axis for a in axes)
-
-    second = Node(_over(node.op, (at,)), (first,), node.shape, dtype)
-    first.site = second.site = node.site
-    return ops.cast(second, node.dtype) if narrow else second
+    extent, axes = x.shape[axis], reduced_axes(node)
+    piece = power_within(extent) // PARTS
+    parts = extent // piece
+    shape = (*x.shape[:axis], parts, piece, *x.shape[axis + 1 :])
+    first = _reduced(
+        node, ops.reshape(first_of(x, axis, parts * piece), shape),
+        tuple(sorted(a + (a >= axis) for a in axes)),
+    )  # fmt: skip
+    found = _reduced(node, first, (axis - sum(a < axis for a in axes),))
+    if parts * piece != extent:
+        rest = _reduced(node, last_of(x, axis, extent - parts * piece), axes)
+        found = JOINED[node.op.name](found, rest)
+        found.site = node.site
+    return ops.cast(found, node.dtype) if narrow else found
 
 
-def _over(op: Primitive, axes: tuple[int, ...]) -> Primitive:
-    """The same reduction over other axes."""
-    if not isinstance(op, Reduction):
-        raise TypeError(f"{op.name} is no reduction over axes")
-    return replace(op, axes=axes)
+def first_of(x: Node, axis: int, count: Size) -> Node:
+    """The first positions of an axis."""
+    return ops.slice(x, [0] * x.ndim, [count if a == axis else s for a, s in enumerate(x.shape)])
+
+
+def last_of(x: Node, axis: int, count: Size) -> Node:
+    """The last positions of an axis, whose number may be open."""
+    return ops.flip(first_of(ops.flip(x, (axis,)), axis, count), (axis,))
+
+
+def _reduced(node: Node, x: Node, axes: tuple[int, ...]) -> Node:
+    """The same reduction of ``x`` over other axes."""
+    if not isinstance(node.op, Reduction):
+        raise TypeError(f"{node.op.name} is no reduction over axes")
+    shape = tuple(s for a, s in enumerate(x.shape) if a not in axes)
+    found = Node(replace(node.op, axes=axes), (x,), shape, x.dtype)
+    found.site = node.site
+    return found

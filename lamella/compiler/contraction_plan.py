@@ -100,6 +100,7 @@ def _lies(facts: ContractionKernel) -> Lies:
         return other
     reads = any(isinstance(e, Load) for e in expressions([value.index]))
     row, step = coefficient(value.index, i), coefficient(value.index, k)
+    other = replace(other, deep=along_k and not reads and step == length)
     if reads or not isinstance(row, int) or not isinstance(step, int):
         return other
     size, width = facts.sizes[3], value.dtype.itemsize

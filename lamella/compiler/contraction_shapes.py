@@ -14,6 +14,7 @@ from typing import Literal
 from lamella.compiler.contraction_panels import LINE
 from lamella.compiler.contraction_register import UNROLL
 from lamella.dtypes import DType, float32, float64
+from lamella.ir.decisions import at_least, pinned
 from lamella.ir.dim import Size
 from lamella.ir.vectors import VectorUnit
 
@@ -43,7 +44,8 @@ class Lies:
     contiguous in k (``along_k``) and whose lines do not meet in one set of a cache (``apart``).
     Where places are linear only within runs of rows or of steps of k, as an image's or a head's
     are, ``rows`` and ``steps`` say how long those are; else they are 0. ``once``: no row may be
-    computed twice, so panels that are read in place divide the rows.
+    computed twice, so panels that are read in place divide the rows. ``deep``: it is memory that
+    is contiguous along k, however far its rows are apart.
     """
 
     plain: bool = False
@@ -53,6 +55,7 @@ class Lies:
     rows: int = 0
     steps: int = 0
     once: bool = False
+    deep: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +106,11 @@ def panel_width(unit: VectorUnit, dtype: DType, rows: Size, columns: Size, k: Si
     return next((width for width in widths if columns % width == 0), 0)
 
 
-def are_few(m: int, n: int) -> bool:
+def are_few(m: Size, n: Size) -> bool:
     """Whether ``m`` rows against ``n`` columns are few enough for a thin schedule."""
-    return 0 < m <= ROWS_STREAM and n >= 2 * m
+    if m == 0 or at_least(m, ROWS_STREAM + 1, True):
+        return False
+    return at_least(n, 2 * m, False)
 
 
 def thin(
@@ -116,17 +121,20 @@ def thin(
     """
     _, m, n, k = sizes
     lanes = unit.lanes(dtype)
-    if not isinstance(m, int) or not isinstance(n, int) or not isinstance(k, int):
+    if not at_least(n * k, LARGE, False) or not are_few(m, n):
         return None
-    if not are_few(m, n) or n * k < LARGE:
+    m = pinned(m)
+    if not isinstance(m, int):
         return None
-    if order[0] and k >= STEPS_STREAM * m:
+    if order[0] and at_least(k, STEPS_STREAM * m, False):
         columns = _even(n, max(256, STRIP // (m * dtype.itemsize)), RUN * lanes)
         return Thin("stream", columns, SIDE, swapped=swapped)
     if order[1] and m <= ROWS_DOT:
         group = max(1, min(SIDE, unit.registers // m))
-        depth = _even(k, max(DEPTH, PANEL // (m * dtype.itemsize)), 2 * lanes)
-        columns = max(8 * group, min(256 // group * group, _even(n, -(-n // TASKS), group)))
+        depth = _block(k, max(DEPTH, PANEL // (m * dtype.itemsize)), 2 * lanes)
+        columns = 256 // group * group
+        if isinstance(n, int):
+            columns = max(8 * group, min(columns, _even(n, -(-n // TASKS), group)))
         return Thin("dot", columns, group, depth, swapped)
     return None
 
@@ -146,7 +154,7 @@ def choose(
     found = _rows_in_place(m, rows, left)
     in_place = found is not None
     rows = found or rows
-    depth = _depth(k, DEPTH if in_place and left.along_k else SHALLOW, left.steps)
+    depth = _depth(k, DEPTH if left.deep else SHALLOW, left.steps)
     all_rows, all_columns = _panels(m, rows), _panels(n, columns)
     tall = TALL if isinstance(k, int) and k <= depth else SHORT
     together = 1
@@ -173,9 +181,17 @@ def _together(panels: Size, rows: int, dtype: DType) -> int:
 def _depth(k: Size, most: int, run: int) -> int:
     """Steps of a block of k: whole runs, or a whole part of one, where there are runs."""
     if 0 < run <= most:
-        return _even(k, most, run * UNROLL // gcd(run, UNROLL))
+        return _block(k, most, run * UNROLL // gcd(run, UNROLL))
     parts = (d for d in range(most, most // 2, -1) if run and run % d == 0 and d % UNROLL == 0)
-    return next(parts, _even(k, most, UNROLL))
+    return next(parts, _block(k, most, UNROLL))
+
+
+def _block(k: Size, most: int, step: int) -> int:
+    """Steps of a block of k: all in one, or ``most``, whatever is left then, so that the order of a
+    sum is the same where k is open.
+    """
+    whole = isinstance(k, int) and k <= most
+    return _even(k, most, step) if whole else max(1, most // step) * step
 
 
 def _register_tile(m: Size, n: Size, lanes: int, sums: int, left: Lies) -> tuple[int, int]:

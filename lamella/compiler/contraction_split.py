@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lamella import ops
-from lamella.compiler.canonicalise import map_graph, with_inputs
+from lamella.compiler.canonicalise import first_of, last_of, map_graph, with_inputs
 from lamella.compiler.contraction_shapes import STRIP, are_few
 from lamella.compiler.partition import is_external
 from lamella.dtypes import float32
-from lamella.ir.dim import Size, product
+from lamella.ir.decisions import at_least, counted
+from lamella.ir.dim import Size, ceildiv, product
 from lamella.ir.node import Node
 from lamella.ops.contraction import Contract, contract
 from lamella.ops.movement import Permute
@@ -49,44 +50,45 @@ def split_contractions(outputs: Sequence[Node]) -> list[Node]:
 
 def _wanted(node: Node, op: Contract) -> tuple[int, int]:
     """The label to split, and into how many parts (1: not at all)."""
-    sizes: dict[int, int] = {}
+    sizes: dict[int, Size] = {}
     for source, labels in zip(node.inputs, (op.a_labels, op.b_labels), strict=True):
-        for label, size in zip(labels, source.shape, strict=True):
-            if not isinstance(size, int):
-                return 0, 1
-            sizes[label] = size
+        sizes.update(zip(labels, source.shape, strict=True))
     summed = [label for label in op.a_labels if label not in op.out_labels]
+    if not summed:
+        return 0, 1
+    label = summed[0]
+    for other in summed[1:]:
+        if not at_least(sizes[label], sizes[other], True):
+            label = other
     m = product(tuple(sizes[i] for i in op.out_labels if i not in op.b_labels))
     n = product(tuple(sizes[i] for i in op.out_labels if i not in op.a_labels))
-    total = product(tuple(sizes[i] for i in op.out_labels))
-    if not summed or not isinstance(m, int) or not isinstance(n, int) or not isinstance(total, int):
-        return 0, 1
-    label = max(summed, key=lambda i: sizes[i])
+    batch = product(tuple(sizes[i] for i in op.out_labels if i in op.a_labels and i in op.b_labels))
     terms = product(tuple(sizes[i] for i in summed))
-    if not isinstance(terms, int):
-        return label, 1
     strips = _strips(node, op, m, n, terms)
     if strips:
-        return label, max(1, min(BUSY // strips, sizes[label] // STREAMED))
-    blocks = total // max(1, m * n) * -(-m // ROWS) * -(-n // COLUMNS)
-    if terms < DEEP or total * terms < WORK or 2 * blocks > BUSY:
+        return label, max(1, counted(sizes[label], STREAMED, BUSY // strips, 1))
+    blocks = batch * ceildiv(m, ROWS) * ceildiv(n, COLUMNS)
+    if not at_least(terms, DEEP, False) or not at_least(batch * m * n * terms, WORK, False):
         return label, 1
-    return label, min(BUSY // max(1, blocks), sizes[label] // PIECE)
+    many = counted(blocks, 1, BUSY // 2 + 1, BUSY)
+    return label, counted(sizes[label], PIECE, BUSY // many, 1) if 2 * many <= BUSY else 1
 
 
-def _strips(node: Node, op: Contract, m: int, n: int, terms: int) -> int:
+def _strips(node: Node, op: Contract, m: Size, n: Size, terms: Size) -> int:
     """Strips of columns of a product that streams its large factor, few rows against one that lies
-    along its columns; 0 for every other. Parts of k let each strip be as wide as sums have room
-    for, so that memory is read in order.
+    along its columns; 0 for every other, and at most ``BUSY + 1``. Parts of k let each strip be as
+    wide as sums have room for, so that memory is read in order.
     """
-    few, many = min(m, n), max(m, n)
-    large, labels = (node.inputs[1], op.b_labels) if n >= m else (node.inputs[0], op.a_labels)
-    if not are_few(few, many) or many * terms < STREAM:
-        return 0
     if any(i in op.a_labels and i in op.b_labels for i in op.out_labels):
         return 0  # a batch
-    across = _stored(large, labels)[-1] in op.out_labels
-    return -(-many * few * node.dtype.itemsize // STRIP) if across else 0
+    right = at_least(n, m, True)
+    few, many = (m, n) if right else (n, m)
+    large, labels = (node.inputs[1], op.b_labels) if right else (node.inputs[0], op.a_labels)
+    if not at_least(many * terms, STREAM, False) or not are_few(few, many):
+        return 0
+    if _stored(large, labels)[-1] not in op.out_labels:
+        return 0
+    return counted(ceildiv(many * few * node.dtype.itemsize, STRIP), 1, BUSY + 1, 0)
 
 
 def _stored(factor: Node, labels: Sequence[int]) -> Sequence[int]:
@@ -100,9 +102,6 @@ def _stored(factor: Node, labels: Sequence[int]) -> Sequence[int]:
 def _split(node: Node, op: Contract, label: int, parts: int) -> Node:
     a, b = node.inputs
     extent = a.shape[op.a_labels.index(label)]
-    if not isinstance(extent, int):
-        return node
-    parts = next((p for p in range(parts, 2 * parts) if extent % p == 0), parts)
     piece = extent // parts
     part = max((*op.a_labels, *op.b_labels)) + 1
     wide = float32 if node.dtype.kind == "f" and node.dtype.itemsize == 2 else node.dtype
@@ -111,8 +110,8 @@ def _split(node: Node, op: Contract, label: int, parts: int) -> Node:
     sums = contract(first, second, of_a, of_b, (part, *op.out_labels), wide)
     total = ops.reduce_sum(sums, (0,))
     if parts * piece != extent:
-        done = parts * piece
-        rest = _rest(a, op.a_labels, label, done), _rest(b, op.b_labels, label, done)
+        left = extent - parts * piece
+        rest = _rest(a, op.a_labels, label, left), _rest(b, op.b_labels, label, left)
         more = contract(*rest, op.a_labels, op.b_labels, op.out_labels, wide)
         total = ops.add(total, more)
     sums.site = node.site
@@ -120,21 +119,14 @@ def _split(node: Node, op: Contract, label: int, parts: int) -> Node:
 
 
 def _cut(
-    x: Node, labels: Sequence[int], label: int, part: int, parts: int, piece: int
+    x: Node, labels: Sequence[int], label: int, part: int, parts: int, piece: Size
 ) -> tuple[Node, tuple[int, ...]]:
     """An operand with the axis of ``label`` in ``parts`` of ``piece``, and its labels."""
     axis = labels.index(label)
-    whole = _region(x, axis, 0, parts * piece)
+    whole = first_of(x, axis, parts * piece)
     shape = (*x.shape[:axis], parts, piece, *x.shape[axis + 1 :])
     return ops.reshape(whole, shape), (*labels[:axis], part, *labels[axis:])
 
 
-def _rest(x: Node, labels: Sequence[int], label: int, start: int) -> Node:
-    axis = labels.index(label)
-    return _region(x, axis, start, x.shape[axis] - start)
-
-
-def _region(x: Node, axis: int, start: int, count: Size) -> Node:
-    """``count`` elements of an axis, from ``start`` on."""
-    sizes = tuple(count if i == axis else size for i, size in enumerate(x.shape))
-    return ops.slice(x, [start if i == axis else 0 for i in range(x.ndim)], sizes)
+def _rest(x: Node, labels: Sequence[int], label: int, count: Size) -> Node:
+    return last_of(x, labels.index(label), count)

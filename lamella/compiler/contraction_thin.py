@@ -17,6 +17,7 @@ from lamella.compiler.contraction_panels import LINE, Panel
 from lamella.compiler.contraction_register import zero
 from lamella.compiler.contraction_shapes import RUN, Thin
 from lamella.compiler.fusion import Group
+from lamella.ir.decisions import at_least, pinned
 from lamella.ir.dim import Size, ceildiv, product
 from lamella.ir.index import (
     Substitution,
@@ -57,14 +58,13 @@ class ThinKernel(ContractionKernel):
 
     def __init__(self, group: Group, needed: set[Node], unit: VectorUnit, shape: Thin) -> None:
         super().__init__(group, needed, unit, shape.swapped)
-        rows = self.sizes[1]
+        rows = pinned(self.sizes[1])
         if not isinstance(rows, int):
             raise TypeError("a thin schedule needs to know the number of rows")
         self.rows = rows
         self.shape = shape
         batch, _, n, k = self.sizes
-        size = product((batch, n, k))
-        self.far = isinstance(size, int) and size >= FAR
+        self.far = at_least(product((batch, n, k)), FAR, False)
 
     def grid(self) -> For:
         """The kernel's grid loop."""
@@ -105,14 +105,16 @@ class StreamKernel(ThinKernel):
 
     def _body(self) -> list[Stmt]:
         k, count, steps = self.sizes[3], self.count, self.shape.group
-        if not isinstance(k, int):
-            raise TypeError("a stream needs to know the number of steps")
         turns, rest = k // steps, k % steps
         body: list[Stmt] = []
         if turns != 0:
             turn = Var("mk", turns)
             body.append(For(turn, "serial", tuple(self._turn(mul(turn, steps)))))
-        if rest != 0:
+        if not isinstance(rest, int):
+            step = Var("mr", rest)
+            each = self._add(add(mul(turns, steps), step), 1, "r", constant(0), count)
+            body.append(For(step, "serial", (each,)))
+        elif rest:
             body.append(self._add(mul(turns, steps), rest, "r", constant(0), count))
         return body
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from lamella.compiler.across import across
 from lamella.compiler.order import ordered
 from lamella.compiler.statements import Statement
+from lamella.ir.decisions import at_least
 from lamella.ir.dim import Size, product
 from lamella.ir.index import coefficient
 from lamella.ir.loops import Expr, Var
@@ -174,8 +175,11 @@ class Fusion:
             return self._fit_fold(group, s, keep, axes)
         whole = bool(found) and len(keep) == len(found)
         # few rows would keep most workers from a large statement
-        busy = _many(group.sizes) or (group.folds and _is_small(group, s, SMALL))
-        if whole and (busy or len(axes) == len(s.wide)):
+        if whole and (
+            len(axes) == len(s.wide)
+            or _many(group.sizes)
+            or (group.folds and _is_small(group, s, SMALL))
+        ):
             return keep, axes
         return self._fit_whole(group, s)
 
@@ -303,12 +307,11 @@ def _strides(s: Statement, axes: tuple[int, ...]) -> bool:
     """
     inner = product(tuple(s.node.shape[a] for a in s.wide if a not in axes))
     last = bool(s.wide) and s.wide[-1] in axes
-    return s.kind == "map" and last and isinstance(inner, int) and inner >= ACROSS
+    return s.kind == "map" and last and at_least(inner, ACROSS, False)
 
 
 def _many(sizes: Sequence[Size]) -> bool:
-    count = product(tuple(sizes))
-    return bool(sizes) and (not isinstance(count, int) or count >= PARALLEL)
+    return bool(sizes) and at_least(product(tuple(sizes)), PARALLEL, True)
 
 
 def _elements(s: Statement) -> Size:
@@ -316,13 +319,9 @@ def _elements(s: Statement) -> Size:
 
 
 def _is_small(group: Group | None, s: Statement, limit: int) -> bool:
-    total = 0
-    for member in (*(group.members if group else ()), s):
-        count = _elements(member)
-        if not isinstance(count, int):
-            return False
-        total += count
-    return total <= limit
+    members = (*(group.members if group else ()), s)
+    total = sum((_elements(member) for member in members), start=0)
+    return not at_least(total, limit + 1, True)
 
 
 def fuse(

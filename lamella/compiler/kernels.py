@@ -179,7 +179,8 @@ def _lanes_pay(body: Sequence[Stmt], lane: Var) -> bool:
             return False
         if isinstance(s, Store):
             roots.extend((s.value, Load(s.buffer, s.index, int64)))
-    return lane_cost(lane, load_indices(roots)) < 2
+    wide = not isinstance(lane.extent, int) or lane.extent > 8
+    return wide and lane_cost(lane, load_indices(roots)) < 2
 
 
 def draft(group: Group, program: Program, needed: set[Node], unit: VectorUnit) -> Draft:

@@ -16,6 +16,7 @@ from lamella import ops
 from lamella.compiler.canonicalise import map_graph, with_inputs
 from lamella.compiler.convolution import direct
 from lamella.compiler.partition import is_external
+from lamella.ir.decisions import at_least
 from lamella.ir.dim import Shape, Size
 from lamella.ir.node import Node
 from lamella.ir.vectors import VectorUnit
@@ -171,7 +172,7 @@ def _joined(x: Node, reduced: Sequence[bool]) -> tuple[Node, tuple[int, ...]]:
 
 
 def _is_long(size: Size) -> bool:
-    return not isinstance(size, int) or size >= LONG
+    return at_least(size, LONG, True)
 
 
 def _split(source: Shape, result: Shape) -> list[list[int]] | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lamella.ir.decisions import at_least
 from lamella.ir.node import Node
 
 __all__ = ["is_external", "materialised"]
@@ -145,8 +146,7 @@ def _before_movement(node: Node, stored: set[Node]) -> Node | None:
     """
     while node.op.kind == "movement" and _cost(node) == 0 and _moves_one(node):
         source = node.inputs[0]
-        grows = isinstance(node.size, int) and isinstance(source.size, int)
-        if not (source.size == node.size or (grows and source.size < node.size)):
+        if not (source.size == node.size or at_least(node.size, source.size, False)):
             break
         if source in stored or is_external(source):
             return None
@@ -163,6 +163,7 @@ def _moves_one(node: Node) -> bool:
 def _by_users(order: Sequence[Node], stored: set[Node], costs: dict[Node, int]) -> None:
     """An expensive node that reaches several stored nodes is stored."""
     reaches: dict[Node, set[int]] = {node: set() for node in order}
+    together = dict(pair for node in order if (pair := _of_one_axis(node)) is not None)
     for node in reversed(order):
         if is_external(node):
             continue
@@ -170,7 +171,22 @@ def _by_users(order: Sequence[Node], stored: set[Node], costs: dict[Node, int]) 
         movement = node.op.kind == "movement" and _cost(node) == 0
         if node not in stored and len(mine) > 1 and costs[node] > CHEAP and not movement:
             stored.add(node)
-        sinks = {id(node)} if node in stored else mine
+        sinks = {id(together.get(node, node))} if node in stored else mine
         for source in node.inputs:
             if len(reaches[source]) < MANY:
                 reaches[source] |= sinks
+
+
+def _of_one_axis(node: Node) -> tuple[Node, Node] | None:
+    """The sums of an axis' last elements and of its parts before them, where ``node`` joins both
+    (see ``split_reductions``): no element is computed for more than one of them.
+    """
+    if is_external(node) or len(node.inputs) != 2:
+        return None
+    whole, rest = node.inputs
+    if whole.value is not None or rest.value is not None or whole.op.kind != "reduction":
+        return None
+    parts = whole.inputs[0]
+    if parts.value is not None or not type(parts.op) is type(whole.op) is type(rest.op):
+        return None
+    return (rest, parts) if rest.inputs[0].op.name == "flip" else None

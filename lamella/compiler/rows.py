@@ -25,6 +25,7 @@ from lamella.compiler.blocks import (
     lane_cost,
     load_indices,
     merged,
+    no_dearer,
 )  # fmt: skip
 from lamella.compiler.columns import NARROW, OPS, WIDE, Column, columns
 from lamella.compiler.fusion import PARALLEL, Group
@@ -32,6 +33,7 @@ from lamella.compiler.mathlib.expand import FUNCTIONS
 from lamella.compiler.statements import Statement
 from lamella.compiler.walk import operations
 from lamella.dtypes import DType, int64
+from lamella.ir.decisions import at_least
 from lamella.ir.dim import Size, ceildiv, product
 from lamella.ir.index import Substitution, add, coefficient, linearise, mul
 from lamella.ir.loops import (
@@ -99,7 +101,7 @@ class Rows:
         self._nests: list[Nest] = []
         self._place: dict[Node, tuple[int, Entry]] = {}
         self._reread: set[str] = set()  # scratch rows that a later nest reads
-        self._scratch = 0
+        self._scratch: Size = 0  # bytes of rows that are in local scratch, or could be
         self._read_inside = {read.node for s in group.members for read in s.reads}
 
     def grid(self) -> For:
@@ -165,10 +167,12 @@ class Rows:
             return
         size = product(tuple(v.size for v in entry.inner))
         node = entry.statement.node
-        room = size * node.dtype.itemsize if isinstance(size, int) else KEPT + 1
-        if isinstance(room, int) and self._scratch + room <= KEPT:
+        room = self._scratch + size * node.dtype.itemsize
+        fits = not at_least(room, KEPT + 1, True)
+        if fits:
+            self._scratch = room
+        if fits and isinstance(size, int):
             entry.scratch = f"r{len(self._place)}"
-            self._scratch += room
         else:
             entry.stored = True
             self.temporaries.add(node)
@@ -273,10 +277,10 @@ class Rows:
         """Whether all this does is to sum over rows, with columns and tasks enough."""
         entries = [entry for nest in self._nests for entry in nest.entries]
         simple = all(e.statement.fold and e.statement.fold[0] in OPS for e in entries)
-        if not simple or len(self._nests) > 1 or not isinstance(lane.extent, int):
+        if not simple or len(self._nests) > 1 or not at_least(lane.size, NARROW + 1, False):
             return False
-        tasks = product(tuple(v.size for v in outer if v is not lane)) * ceildiv(lane.extent, WIDE)
-        return lane.extent > NARROW and (not isinstance(tasks, int) or tasks >= PARALLEL)
+        tasks = product(tuple(v.size for v in outer if v is not lane)) * ceildiv(lane.size, WIDE)
+        return at_least(tasks, PARALLEL, True)
 
     def _columns(
         self, outer: Sequence[Var], lane: Var, over: Sequence[Var], settled: Substitution
@@ -299,13 +303,18 @@ class Rows:
         equal costs the outer loop's: its folds need no sum across lanes.
         """
         indices = load_indices(roots)
-        best = min(reversed(outer), key=lambda v: lane_cost(v, indices), default=None)
+        best, cost = None, 0.0
+        for v in reversed(outer):
+            own = lane_cost(v, indices)
+            if best is None or not no_dearer(best, cost, v, own):
+                best, cost = v, own
         last = [variables[-1] for variables in inner if variables]
         if best is None or not last:
             return best
-        inside = max(lane_cost(v, [i for i in indices if coefficient(i, v) != 0]) for v in last)
-        fits = self._scratch * STRIP <= SCRATCH
-        return best if fits and lane_cost(best, indices) <= inside else None
+        inside = [(v, lane_cost(v, [i for i in indices if coefficient(i, v) != 0])) for v in last]
+        if not any(no_dearer(best, cost, v, own) for v, own in inside):
+            return None
+        return None if at_least(self._scratch, SCRATCH // STRIP + 1, False) else best
 
     def _allocs(self, shape: Frame) -> list[Stmt]:
         result: list[Stmt] = []

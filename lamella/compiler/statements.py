@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from lamella.compiler.elements import Elements, ReadOf
 from lamella.compiler.partition import is_external
+from lamella.ir.decisions import at_least
 from lamella.ir.dim import Size, product
 from lamella.ir.index import coefficient, constant
 from lamella.ir.loops import Apply, Const, Expr, Load, Var
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Program", "Statement", "Tiles", "build"]
 
 SMALL = 4096  # multiply-adds below which a contraction is an ordinary reduction
+SHORT = 512  # the same of each in a batch
 LARGE = 1 << 17  # elements of a matrix that memory gives once
 
 
@@ -248,20 +250,20 @@ def _is_small(what: Contraction) -> bool:
     m, n, k = product(what.m), product(what.n), product(what.k)
     if m == 1 or n == 1 or k == 1:
         return True
-    total = product(what.batch) * m * n * k
     inner = m * n * k
-    return isinstance(total, int) and isinstance(inner, int) and (total <= SMALL or inner <= 512)
+    total = product(what.batch) * inner
+    return not (at_least(total, SMALL + 1, True) and at_least(inner, SHORT + 1, True))
 
 
 def _streams(tiles: Tiles) -> bool:
     """Whether a vector meets a large matrix: all of memory's speed is wanted."""
     m, n, k = (product(tuple(v.size for v in axes)) for axes in (tiles.m, tiles.n, tiles.k))
     matrix, axes, size = (tiles.right, tiles.n, n) if m == 1 else (tiles.left, tiles.m, m)
-    if not isinstance(size, int) or not isinstance(k, int) or size * k < LARGE or not axes:
+    if not axes or 1 not in (m, n) or k == 1 or not at_least(size * k, LARGE, False):
         return False
     loads = [e.index for e in expressions([matrix]) if isinstance(e, Load)]
     lines = [v for v in (axes[-1], *tiles.k[-1:]) if all(coefficient(e, v) == 1 for e in loads)]
-    return 1 in (m, n) and k > 1 and bool(lines)
+    return bool(lines)
 
 
 def _as_fold(statement: Statement, tiles: Tiles) -> None:

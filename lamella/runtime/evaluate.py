@@ -5,7 +5,8 @@ Input: nodes. Output: ``node.value`` is set; a node that no derivative can need 
 inputs. Programs are kept by the structure of the graph:
 primitives, connections and dtypes, without the numbers of scalar leaves. The first program of a
 structure is for its exact sizes; when other sizes come, those that differ become run-time extents
-of a second program. Results too large for caches make another structure.
+of a second program, which serves all sizes that the compiler decides alike by. Results too large
+for caches make another structure.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from lamella.config import config
 from lamella.errors import OutOfMemoryError, ShapeError
 from lamella.forks import new_lock
 from lamella.graph.deferred import Deferred
+from lamella.ir.decisions import deciding
 from lamella.ir.dim import Dim, Size
 from lamella.ir.node import Node
 from lamella.ops.base import Array
@@ -297,7 +299,7 @@ def _of_structure(graph: Graph) -> Bound | None:
         _structures.move_to_end(key)
         for pattern, executable in structure.patterns:
             values = _match(pattern, shapes)
-            if values is not None:
+            if values is not None and executable.blueprint.suits(values):
                 return _fit(graph, executable, values)
         opened = _open(structure, graph)
         if opened is not None:
@@ -346,18 +348,22 @@ def _open(structure: Structure, graph: Graph) -> Bound | None:
         ])
         for wanted, shape in zip(structure.last, graph.shapes, strict=True)
     )  # fmt: skip
+    values = _match(pattern, graph.shapes) or {}
     try:
-        made = _compile_copy(graph, pattern)
+        made = _compile_copy(graph, pattern, values)
     except (ShapeError, TypeError):
         structure.closed = True
         return None
     structure.last = pattern
     structure.patterns.append((pattern, made))
-    return _fit(graph, made, _match(pattern, graph.shapes) or {})
+    return _fit(graph, made, values)
 
 
-def _compile_copy(graph: Graph, pattern: Pattern) -> Executable:
-    """The program of a copy of the graph with sizes as in ``pattern`` and without values.
+def _compile_copy(
+    graph: Graph, pattern: Pattern, values: Mapping[str, int] | None = None
+) -> Executable:
+    """The program of a copy of the graph with sizes as in ``pattern`` and without values, decided
+    by ``values`` for those that are open.
 
     What the compiler makes may outlive the compilation, so it must not hold anyone's memory.
     """
@@ -379,6 +385,7 @@ def _compile_copy(graph: Graph, pattern: Pattern) -> Executable:
         [new[n] for n in graph.leaves(scalar=False)],
         [new[n] for n in graph.leaves(scalar=True)],
         large=graph.is_large,
+        values=values,
     )
 
 
@@ -389,29 +396,35 @@ def compile_program(
     donated: Mapping[int, int] | None = None,
     budget: int | None = None,
     large: bool = False,
+    values: Mapping[str, int] | None = None,
 ) -> Executable:
     """The program of ``roots`` with the given leaves as its arguments, in order.
 
     ``donated``: roots (by number) that may be written over an input (by number). ``budget``: bytes
     that values between and results may take. ``large``: results whose sizes are not known will be
-    of ``STREAM`` bytes or more.
+    of ``STREAM`` bytes or more. ``values``: open sizes to decide by, if other programs of the
+    same graph can take over where the decisions do not hold.
     """
     global _compiled
     started = time.perf_counter()
     skip = frozenset(name for name in config.skip_passes.split(",") if name)
     where = target()
     settings = f"{where.key} {where.unit} {sorted(skip)} {config.optimize} {budget} {large}"
+    sizes = values or {}
+    settings += f" {[(name, size.bit_length()) for name, size in sizes.items()]}"
     key = stored.key_of(roots, inputs, scalars, donated or {}, settings)
     blueprint = None if config.verify else stored.find(key)
-    if blueprint is None:
+    if blueprint is None or not blueprint.suits(sizes):
         from lamella.compiler.pipeline import PASSES, compile_graph
 
         if not config.optimize:
             skip |= {name for name, _ in PASSES}
         verify = bool(config.verify)
-        blueprint = compile_graph(
-            roots, inputs, scalars, where.unit, skip, donated, verify, budget, large
-        )
+        with deciding(sizes) as decisions:
+            blueprint = compile_graph(
+                roots, inputs, scalars, where.unit, skip, donated, verify, budget, large
+            )
+        blueprint.decisions = decisions.all()
         stored.keep(key, blueprint)
     made = Executable(blueprint, [node.dtype for node in scalars])
     _compiled += 1

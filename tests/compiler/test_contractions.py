@@ -188,7 +188,7 @@ def test_what_is_chosen() -> None:
     large, turned = kind(1024, 1024, 1024, "nn"), kind(1024, 1024, 1024, "nn", "nm")
     assert isinstance(large, Shape) and not large.swapped
     assert isinstance(turned, Shape) and turned.swapped
-    plain = Lies(plain=True)
+    plain = Lies(plain=True, deep=True)
     assert kind(16, 64, 64, "nn") == choose(AVX512, float32, (1, 16, 64, 64), left=plain)
     assert large.in_place and (large.rows, large.columns) == (8, 32)
     assert kind(1021, 512, 512, "nn") == choose(AVX512, float32, (1, 1021, 512, 512), left=plain)

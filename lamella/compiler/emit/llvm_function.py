@@ -361,8 +361,8 @@ class FunctionWriter:
                 self._once(stmt, piece)
                 whole = int_constant(piece.start + piece.active)
             elif piece.kind == "loop":
-                whole = self._whole(extent, piece.lanes)
-                self._lane_loop(stmt, piece, int_constant(0), whole)
+                start, whole = whole, self._whole(extent, piece.lanes)
+                self._lane_loop(stmt, piece, start, whole)
             else:
                 self._lane_loop(stmt, piece, whole, extent)
         self.m.lanes, self.m.mask, self.varying, self.c.lane_declared = 0, None, set(), frozenset()

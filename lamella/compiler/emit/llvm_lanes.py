@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from lamella.compiler.emit.target import Target
-from lamella.dtypes import DType
+from lamella.dtypes import DType, bool_, int64
 from lamella.ir.loops import (
     Accumulate,
     Alloc,
@@ -59,13 +59,15 @@ class Piece:
 @dataclass(slots=True)
 class Survey:
     """What is in a lanes loop: element types in memory, number of operations, accumulations that
-    leave the loop, and the number of its variables.
+    leave the loop, the number of its variables, and of operations without those of indices and
+    masks, which open sizes need more of.
     """
 
     dtypes: list[DType]
     operations: int
     folds: list[Accumulate]
     variables: int = 0
+    values: int = 0
 
 
 def survey(loop: For) -> Survey:
@@ -83,6 +85,7 @@ def survey(loop: For) -> Survey:
         elif isinstance(stmt, Accumulate):
             found.dtypes.append(stmt.values[0].dtype)
             found.operations += 1
+            found.values += 1
             if stmt.names[0] not in declared:
                 found.folds.append(stmt)
         for expr in roots(stmt):
@@ -99,6 +102,7 @@ def _count(expr: Expr, found: Survey, seen: set[int]) -> None:
         seen.add(id(e))
         if isinstance(e, Apply):
             found.operations += 1
+            found.values += e.op != "select" and e.dtype is not bool_ and e.dtype is not int64
         elif isinstance(e, Load):
             found.dtypes.append(e.dtype)
         stack.extend(operands(e))
@@ -118,7 +122,7 @@ def _unroll(found: Survey) -> int:
     the registers, hide it themselves, and would take LLVM twice the time.
     """
     if found.folds:
-        return 4 if found.operations <= 12 else 2 if found.operations <= 24 else 1
+        return 4 if found.values <= 12 else 2 if found.values <= 24 else 1
     return 2 if found.operations <= 8 else 1
 
 
@@ -137,9 +141,11 @@ def plan(loop: For, target: Target, found: Survey) -> list[Piece]:
     """The pieces of a lanes loop, in order; ``found`` is what ``survey`` says of it."""
     width = _width(found, target)
     extent = loop.var.extent
+    if found.folds:
+        return _folded(extent if isinstance(extent, int) else None, found, width, target)
     if not isinstance(extent, int):
         rest = Piece("masked", width) if target.masked else Piece("serial", 0)
-        if target.masked and found.operations > LONG and not found.folds:
+        if target.masked and found.operations > LONG:
             return [rest]
         return [Piece("loop", width * _unroll(found)), rest]
     if extent <= 0:
@@ -149,11 +155,38 @@ def plan(loop: For, target: Target, found: Survey) -> list[Piece]:
     lanes = width * _unroll(found)
     while lanes > width and extent % lanes and extent % (lanes // 2) == 0:
         lanes //= 2
-    if extent % width and target.masked and found.operations > LONG and not found.folds:
+    if extent % width and target.masked and found.operations > LONG:
         return [Piece("masked", width)]
     whole = extent - extent % lanes
     pieces = [Piece("loop", lanes)] if whole else []
     return pieces + _rest(whole, extent, width, target)
+
+
+def _folded(extent: int | None, found: Survey, width: int, target: Target) -> list[Piece]:
+    """The pieces of a loop that folds: whole groups of several registers, then of one, then half a
+    register and single elements, or one under a mask. Of an open extent (None) they are loops, of a
+    known one those of them that it needs, so that both fold in the same order.
+    """
+    lanes = width * _unroll(found)
+    half = width // 2 if width >= 8 else 0
+    if extent is None:
+        if target.masked:
+            return [Piece("loop", lanes), Piece("masked", width)]
+        sizes = [n for n in dict.fromkeys((lanes, width, half)) if n]
+        return [*(Piece("loop", n) for n in sizes), Piece("serial", 0)]
+    start = extent - extent % lanes
+    pieces = [Piece("loop", lanes)] if start else []
+    while extent - start >= width:
+        pieces.append(Piece("once", width, start, width))
+        start += width
+    left = extent - start
+    if target.masked:
+        few = width if pieces else 1 << (left - 1).bit_length()
+        return [*pieces, Piece("once", max(few, 2), start, left)] if left else pieces
+    if half and left >= half:
+        pieces.append(Piece("once", half, start, half))
+        start += half
+    return [*pieces, Piece("serial", 0)] if start < extent else pieces
 
 
 def _straight(extent: int, width: int, target: Target) -> list[Piece]:
