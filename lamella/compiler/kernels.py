@@ -22,7 +22,7 @@ from lamella.compiler.walk import mentions
 from lamella.compiler.written import certain
 from lamella.dtypes import DType, int64
 from lamella.ir.dim import Dim, Size, product, typical
-from lamella.ir.index import linearise, split_linear
+from lamella.ir.index import add, linearise, mul, split_linear
 from lamella.ir.lanes import meeting
 from lamella.ir.loops import (
     Alloc,
@@ -41,8 +41,9 @@ from lamella.ir.node import Node
 from lamella.ir.numbering import checked_indices
 from lamella.ir.vectors import VectorUnit
 from lamella.ir.walk import expressions, statements
-from lamella.ops.base import Index
+from lamella.ops.base import Element, Index
 from lamella.ops.calls import Call
+from lamella.ops.cumulative import Running
 
 __all__ = ["Draft", "draft"]
 
@@ -130,8 +131,53 @@ def _own_kernel(
             loop = For(shape.lane, "lanes", tuple(body))
             return For(shape.grid, "grid", (loop,)), _share(statement, shape.grid)
         writer = Writer(statement, program.names, unit)
+    abreast = _abreast(node, grid.extent)
+    if abreast > 1:
+        grid = Var("g", product(sizes) // abreast)
+        beside = _Beside(statement, program.names, unit)
+        bodies = [
+            beside.copy(node, args, split_linear(add(mul(grid, abreast), number), sizes))
+            for number in range(abreast)
+        ]
+        return For(grid, "grid", _side_by_side(bodies)), 4 * _share(statement, grid)
     body = node.op.kernel(node, args, split_linear(grid, sizes), writer)
     return For(grid, "grid", tuple(body)), 4 * _share(statement, grid)
+
+
+def _abreast(node: Node, walks: Size | Expr) -> int:
+    """How many walks along an axis go side by side: each waits for its last sum at every step."""
+    if not isinstance(node.op, Running) or not isinstance(walks, int):
+        return 1
+    return next((n for n in (4, 3, 2) if walks % n == 0 and walks >= 8 * n), 1)
+
+
+class _Beside(Writer):
+    """A writer of several copies of a body whose loops have the same variables."""
+
+    def __init__(self, statement: Statement, names: Mapping[Node, str], unit: VectorUnit) -> None:
+        super().__init__(statement, names, unit)
+        self._loops: list[Var] = []
+        self._next = 0
+
+    def copy(self, node: Node, args: Sequence[Element], at: Index) -> list[Stmt]:
+        """The body at an index of the grid."""
+        self._next = 0
+        return node.op.kernel(node, args, at, self)
+
+    def var(self, name: str, extent: Size | Expr) -> Var:
+        """The loop variable that other copies have here."""
+        if self._next == len(self._loops):
+            self._loops.append(super().var(name, extent))
+        self._next += 1
+        return self._loops[self._next - 1]
+
+
+def _side_by_side(bodies: Sequence[Sequence[Stmt]]) -> tuple[Stmt, ...]:
+    """Bodies that end with the same loop as one with one loop."""
+    every = [stmt for body in bodies for stmt in body]
+    loops = [stmt for stmt in every if isinstance(stmt, For)]
+    steps = tuple([step for loop in loops for step in loop.body])
+    return *[s for s in every if not isinstance(s, For)], replace(loops[0], body=steps)
 
 
 def _is_partial(node: Node) -> bool:

@@ -45,7 +45,9 @@ NUMBERS = (*INTEGERS, *FLOATS)
 
 @dataclass(frozen=True, slots=True)
 class Running(Primitive):
-    """A serial walk along ``axis``, independent over the other axes."""
+    """A serial walk along ``axis``, independent over the other axes: a kernel is declarations and
+    one loop.
+    """
 
     kind: ClassVar[Kind] = "kernel"
     axis: int

@@ -78,3 +78,20 @@ def test_primitive_compiled(sample: Sample, dtype: DType, optimize: int) -> None
     with config(optimize=optimize, verify=1):
         evaluate([output])
     compare(output, np.asarray(expected), max(sample.rtol or 0.0, TOLERANCE.get(output.dtype, 0.0)))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("rows", [31, 34, 39, 64])
+def test_walks_side_by_side(rows: int, reverse: bool) -> None:
+    """One, two, three and four rows at a time: the numbers of each row are its own."""
+    rng = np.random.default_rng(rows)
+    arrays = rng.normal(size=(2, rows, 19))
+    x, a = (ops.data(from_numpy(each.copy()), each.shape, float64) for each in arrays)
+    nodes = [walk(x, 1, reverse) for walk in (ops.cumsum, ops.cumprod, ops.cumargmin)]
+    nodes.append(ops.linear_recurrence(a, x, 1, reverse))
+    expected = interpret(nodes)
+    for node, wanted in zip(nodes, expected, strict=True):
+        evaluate([node])
+        np.testing.assert_allclose(value(node), wanted, rtol=1e-12, atol=1e-12)
+    walked = np.cumsum(arrays[0, :, ::-1], axis=1)[:, ::-1] if reverse else arrays[0].cumsum(1)
+    np.testing.assert_array_equal(value(nodes[0]), walked)
