@@ -12,13 +12,13 @@ a finaliser may run at any point.
 from __future__ import annotations
 
 import itertools
-import os
 import threading
 from collections.abc import Callable
 from typing import Final
 
 from lamella.config import config
 from lamella.errors import OutOfMemoryError
+from lamella.forks import in_child
 from lamella.runtime import os_host
 
 __all__ = [
@@ -283,5 +283,4 @@ def _after_fork() -> None:
     _totals.lock = threading.Lock()  # another thread may have held it when the process was copied
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+in_child(_after_fork)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
 import platform
 import threading
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lamella.errors import CompilerError
+from lamella.forks import in_child
 from lamella.runtime import disk
 from lamella.runtime.elf import load_elf
 from lamella.runtime.native_ir import runtime_ir
@@ -137,5 +137,4 @@ def _after_fork() -> None:
     _Loading.lock = threading.Lock()  # another thread may have held it when the process was copied
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+in_child(_after_fork)

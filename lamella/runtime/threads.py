@@ -12,13 +12,13 @@ from __future__ import annotations
 import atexit
 import ctypes
 import math
-import os
 import threading
 import time
 from typing import Final
 
 from lamella.config import config
 from lamella.errors import OptionError
+from lamella.forks import in_child
 from lamella.runtime import os_host
 from lamella.runtime.native import native
 from lamella.runtime.native_ir import (
@@ -168,5 +168,4 @@ def _after_fork() -> None:
 config.watch("threads", _settings_changed)
 config.watch("spin", _settings_changed)
 atexit.register(stop_pool, 1.0)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+in_child(_after_fork)
