@@ -18,17 +18,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-import numpy as np
-
 from lamella.dtypes import ALL, DType, uint8
 from lamella.errors import CompilerError, MissingRuleError
 from lamella.ir.dim import Shape, Size
-from lamella.ir.loops import Expr
 from lamella.ir.node import Node, gradient_mode
 from lamella.ir.subgraph import Subgraph
 from lamella.ops.base import Array, Kind, Needs, Primitive, Sample
-from lamella.ops.families import Elementwise, check_fits, unary
-from lamella.ops.leaf import placeholder
+from lamella.ops.families import check_fits, unary
+from lamella.ops.leaf import Identity, placeholder
 
 __all__ = [
     "Barrier", "Call", "PairedCall", "Part", "Result", "adopt", "barrier", "call",
@@ -269,27 +266,11 @@ def keep(node: Node, value: object) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Barrier(Elementwise):
+class Barrier(Identity):
     """The input, in memory of its own: nothing is composed or merged across it."""
 
     name: ClassVar[str] = "barrier"
-    kinds: ClassVar[str] = "biufc"
-    partwise: ClassVar[bool] = True
     linear: ClassVar[bool] = True
-    widens: ClassVar[bool] = False
-    compute = staticmethod(np.asarray)
-
-    def expr(self, node: Node, values: Sequence[Expr]) -> Expr:
-        """The value."""
-        return values[0]
-
-    def vjp(self, node: Node, cotangent: Node, needs: Needs) -> Sequence[Node | None]:
-        """The cotangent."""
-        return (cotangent,)
-
-    def jvp(self, node: Node, tangents: Sequence[Node | None]) -> Node | None:
-        """The tangent."""
-        return tangents[0]
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

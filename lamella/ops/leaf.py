@@ -159,39 +159,11 @@ SCALAR = Scalar()
 
 
 @dataclass(frozen=True, slots=True)
-class StopGradient(Elementwise):
-    """The identity, with derivative zero."""
+class Identity(Elementwise):
+    """The value itself; what else an identity means is said by its class."""
 
-    name: ClassVar[str] = "stop_gradient"
     kinds: ClassVar[str] = "biufc"
     partwise: ClassVar[bool] = True
-    cost: ClassVar[int] = 0
-    widens: ClassVar[bool] = False
-    differentiable: ClassVar[bool] = False
-    compute = staticmethod(np.asarray)
-
-    def expr(self, node: Node, values: Sequence[Expr]) -> Expr:
-        """The value."""
-        return values[0]
-
-    def batch(self, node: Node, args: Sequence[Node], batched: Needs, size: Size) -> Node:
-        """Again untracked."""
-        return stop_gradient(args[0])
-
-    @classmethod
-    def samples(cls) -> Iterator[Sample]:
-        """All dtypes."""
-        yield Sample(((2, 3),), stop_gradient, ALL, differentiable=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Mark(Elementwise):
-    """The identity with a fresh node: what a transformation differentiates by."""
-
-    name: ClassVar[str] = "mark"
-    kinds: ClassVar[str] = "biufc"
-    partwise: ClassVar[bool] = True
-    cost: ClassVar[int] = 0
     widens: ClassVar[bool] = False
     compute = staticmethod(np.asarray)
 
@@ -206,6 +178,32 @@ class Mark(Elementwise):
     def jvp(self, node: Node, tangents: Sequence[Node | None]) -> Node | None:
         """The tangent."""
         return tangents[0]
+
+
+@dataclass(frozen=True, slots=True)
+class StopGradient(Identity):
+    """The identity, with derivative zero."""
+
+    name: ClassVar[str] = "stop_gradient"
+    cost: ClassVar[int] = 0
+    differentiable: ClassVar[bool] = False
+
+    def batch(self, node: Node, args: Sequence[Node], batched: Needs, size: Size) -> Node:
+        """Again untracked."""
+        return stop_gradient(args[0])
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        """All dtypes."""
+        yield Sample(((2, 3),), stop_gradient, ALL, differentiable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark(Identity):
+    """The identity with a fresh node: what a transformation differentiates by."""
+
+    name: ClassVar[str] = "mark"
+    cost: ClassVar[int] = 0
 
     def batch(self, node: Node, args: Sequence[Node], batched: Needs, size: Size) -> Node:
         """The argument: nothing is differentiated by a mark after batching."""
