@@ -19,6 +19,15 @@ __all__ = [
 ]  # fmt: skip
 
 
+def _scale_and_shift(
+    module: Module, shape: int | tuple[int, ...], scales: bool, shifts: bool, dtype: Any
+) -> None:
+    """``weight`` of ones and ``bias`` of zeros, None where there is none."""
+    weight = Parameter(lm.ones(shape, dtype=dtype)) if scales else None
+    module.register_parameter("weight", weight)
+    module.register_parameter("bias", Parameter(lm.zeros(shape, dtype=dtype)) if shifts else None)
+
+
 class _BatchNorm(Module):
     """Normalise each channel, in training with the batch's statistics, which the running ones
     follow.
@@ -47,12 +56,7 @@ class _BatchNorm(Module):
         self.affine = affine
         self.track_running_stats = track_running_stats
         dtype = dtype or lm.float32
-        self.register_parameter(
-            "weight", Parameter(lm.ones(num_features, dtype=dtype)) if affine else None
-        )
-        self.register_parameter(
-            "bias", Parameter(lm.zeros(num_features, dtype=dtype)) if affine and bias else None
-        )
+        _scale_and_shift(self, num_features, affine, affine and bias, dtype)
         kept = track_running_stats
         self.register_buffer("running_mean", lm.zeros(num_features, dtype=dtype) if kept else None)
         self.register_buffer("running_var", lm.ones(num_features, dtype=dtype) if kept else None)
@@ -232,17 +236,10 @@ class LayerNorm(Module):
         )
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        dtype = dtype or lm.float32
-        scale = (
-            Parameter(lm.ones(self.normalized_shape, dtype=dtype)) if elementwise_affine else None
+        shifts = elementwise_affine and bias
+        _scale_and_shift(
+            self, self.normalized_shape, elementwise_affine, shifts, dtype or lm.float32
         )
-        shift = (
-            Parameter(lm.zeros(self.normalized_shape, dtype=dtype))
-            if elementwise_affine and bias
-            else None
-        )
-        self.register_parameter("weight", scale)
-        self.register_parameter("bias", shift)
 
     def forward(self, input: Tensor) -> Tensor:
         """``input`` normalised."""
@@ -320,13 +317,7 @@ class GroupNorm(Module):
         self.num_channels = num_channels
         self.eps = eps
         self.affine = affine
-        dtype = dtype or lm.float32
-        self.register_parameter(
-            "weight", Parameter(lm.ones(num_channels, dtype=dtype)) if affine else None
-        )
-        self.register_parameter(
-            "bias", Parameter(lm.zeros(num_channels, dtype=dtype)) if affine and bias else None
-        )
+        _scale_and_shift(self, num_channels, affine, affine and bias, dtype or lm.float32)
 
     def forward(self, input: Tensor) -> Tensor:
         """``input`` normalised."""

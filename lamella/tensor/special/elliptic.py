@@ -10,6 +10,7 @@ number of steps is fixed, so that derivatives are those of the steps.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from lamella.tensor.comparison import round, where
@@ -166,6 +167,14 @@ def _valid(found: Any, edge: Any, good: Any, endless: Any) -> Any:
     return where(good, where(edge, math.inf, where(endless, 0.0, found)), math.nan)
 
 
+def _inside(form: Callable[..., Any], edge: Any, x: Any, y: Any, z: Any) -> Any:
+    """``form`` of non-negative numbers, inf on its ``edge``."""
+    good = (x >= 0) & (y >= 0) & (z >= 0)
+    endless = maximum(maximum(x, y), z) == math.inf
+    safe = [where(good & ~edge & ~endless, each, 1.0) for each in (x, y, z)]
+    return _valid(form(*safe), edge, good, endless)
+
+
 def elliprf(x: TensorLike, y: TensorLike, z: TensorLike) -> Tensor:
     """Carlson's ``R_F = ½ ∫₀^∞ ((t + x) (t + y) (t + z))^-½ dt`` of non-negative numbers; inf where
     two are 0.
@@ -177,11 +186,7 @@ def elliprf(x: TensorLike, y: TensorLike, z: TensorLike) -> Tensor:
     """
 
     def value(x: Any, y: Any, z: Any) -> Any:
-        good = (x >= 0) & (y >= 0) & (z >= 0)
-        edge = (x + y == 0) | (y + z == 0) | (z + x == 0)
-        endless = maximum(maximum(x, y), z) == math.inf
-        safe = [where(good & ~edge & ~endless, each, 1.0) for each in (x, y, z)]
-        return _valid(_rf(*safe), edge, good, endless)
+        return _inside(_rf, (x + y == 0) | (y + z == 0) | (z + x == 0), x, y, z)
 
     return in_double("elliprf", value, x, y, z)
 
@@ -197,11 +202,7 @@ def elliprd(x: TensorLike, y: TensorLike, z: TensorLike) -> Tensor:
     """
 
     def value(x: Any, y: Any, z: Any) -> Any:
-        good = (x >= 0) & (y >= 0) & (z >= 0)
-        edge = (x + y == 0) | (z == 0)
-        endless = maximum(maximum(x, y), z) == math.inf
-        safe = [where(good & ~edge & ~endless, each, 1.0) for each in (x, y, z)]
-        return _valid(_rd(*safe), edge, good, endless)
+        return _inside(_rd, (x + y == 0) | (z == 0), x, y, z)
 
     return in_double("elliprd", value, x, y, z)
 
