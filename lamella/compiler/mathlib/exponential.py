@@ -28,6 +28,7 @@ from lamella.compiler.mathlib.terms import (
     least,
     lt,
     mul,
+    numbers,
     real,
     select,
     shl,
@@ -37,58 +38,40 @@ from lamella.ir.loops import Apply, Expr
 
 __all__ = ["cosh", "exp", "exp2", "expm1", "scaled_exp", "sinh", "tanh"]
 
-_h = float.fromhex
 # (e**r - 1 - r) / r**2 on |r| <= (log 2) / 2, absolute error for exp, relative for expm1
 _EXP: Final = {
-    FLOAT32: (0.5, _h("0x1.5554dcp-3"), _h("0x1.555518p-5"), _h("0x1.120be8p-7"),
-    _h("0x1.6d12acp-10")),
-    FLOAT64: (
-        _h("0x1.0000000000001p-1"), _h("0x1.5555555555556p-3"), _h("0x1.5555555553d34p-5"),
-        _h("0x1.1111111110933p-7"),
-        _h("0x1.6c16c1789e1a5p-10"), _h("0x1.a01a01a80d78ap-13"), _h("0x1.a019b8c65274fp-16"),
-        _h("0x1.71de0cbe2df6bp-19"),
-        _h("0x1.2891d98b82edap-22"), _h("0x1.af3aa9a3b181ap-26"),
+    FLOAT32: numbers("0x1p-1 0x1.5554dcp-3 0x1.555518p-5 0x1.120be8p-7 0x1.6d12acp-10"),
+    FLOAT64: numbers(
+        "0x1.0000000000001p-1 0x1.5555555555556p-3 0x1.5555555553d34p-5 0x1.1111111110933p-7 "
+        "0x1.6c16c1789e1a5p-10 0x1.a01a01a80d78ap-13 0x1.a019b8c65274fp-16 0x1.71de0cbe2df6bp-19 "
+        "0x1.2891d98b82edap-22 0x1.af3aa9a3b181ap-26"
     ),
 }  # fmt: skip
 _EXPM1: Final = {
-    FLOAT32: (
-        0.5, _h("0x1.555556p-3"), _h("0x1.5554e8p-5"), _h("0x1.1110e0p-7"), _h("0x1.6d43b8p-10"),
-        _h("0x1.a126d8p-13"),
+    FLOAT32: numbers(
+        "0x1p-1 0x1.555556p-3 0x1.5554e8p-5 0x1.1110e0p-7 0x1.6d43b8p-10 0x1.a126d8p-13"
     ),
-    FLOAT64: (
-        0.5, _h("0x1.5555555555555p-3"), _h("0x1.5555555555557p-5"), _h("0x1.1111111111111p-7"),
-        _h("0x1.6c16c16c15a48p-10"),
-        _h("0x1.a01a01a01969bp-13"), _h("0x1.a01a01a9f72adp-16"), _h("0x1.71de3a5aaefb9p-19"),
-        _h("0x1.27e4d3f50d87fp-22"),
-        _h("0x1.ae642c5c1fa33p-26"), _h("0x1.1f7f6aa421dd8p-29"), _h("0x1.61bff1c64f494p-33"),
+    FLOAT64: numbers(
+        "0x1p-1 0x1.5555555555555p-3 0x1.5555555555557p-5 0x1.1111111111111p-7 "
+        "0x1.6c16c16c15a48p-10 0x1.a01a01a01969bp-13 0x1.a01a01a9f72adp-16 0x1.71de3a5aaefb9p-19 "
+        "0x1.27e4d3f50d87fp-22 0x1.ae642c5c1fa33p-26 0x1.1f7f6aa421dd8p-29 0x1.61bff1c64f494p-33"
     ),
 }  # fmt: skip
 # (2**r - 1 - r log 2) / r**2 on |r| <= 1/2
 _EXP2: Final = {
-    FLOAT32: (
-        _h("0x1.ebfbe0p-3"), _h("0x1.c6afecp-5"), _h("0x1.3b2a78p-7"), _h("0x1.5ec960p-10"),
-        _h("0x1.43f206p-13"),
-    ),
-    FLOAT64: (
-        _h("0x1.ebfbdff82c590p-3"), _h("0x1.c6b08d704a0c1p-5"), _h("0x1.3b2ab6fba381ap-7"),
-        _h("0x1.5d87fe78a57f2p-10"),
-        _h("0x1.430913039207fp-13"), _h("0x1.ffcbfc6509c29p-17"), _h("0x1.62bfe401164a7p-20"),
-        _h("0x1.b524ff12a8c81p-24"),
-        _h("0x1.e5ead05c0f3ecp-28"), _h("0x1.e9ceb25a798ccp-32"),
+    FLOAT32: numbers("0x1.ebfbe0p-3 0x1.c6afecp-5 0x1.3b2a78p-7 0x1.5ec960p-10 0x1.43f206p-13"),
+    FLOAT64: numbers(
+        "0x1.ebfbdff82c590p-3 0x1.c6b08d704a0c1p-5 0x1.3b2ab6fba381ap-7 0x1.5d87fe78a57f2p-10 "
+        "0x1.430913039207fp-13 0x1.ffcbfc6509c29p-17 0x1.62bfe401164a7p-20 0x1.b524ff12a8c81p-24 "
+        "0x1.e5ead05c0f3ecp-28 0x1.e9ceb25a798ccp-32"
     ),
 }  # fmt: skip
 # (tanh(x)/x - 1)/x**2 in x**2 on |x| <= 0.55
-_TANH: Final = (
-    _h("-0x1.555554p-2"),
-    _h("0x1.110fe4p-3"),
-    _h("-0x1.b99e96p-5"),
-    _h("0x1.5d0d7ep-6"),
-    _h("-0x1.b09aep-8"),
-)
+_TANH: Final = numbers("-0x1.555554p-2 0x1.110fe4p-3 -0x1.b99e96p-5 0x1.5d0d7ep-6 -0x1.b09aep-8")
 _LOG2E: Final = math.log2(math.e)
 _LN2: Final = {  # log 2 in two parts of the format
-    FLOAT32: (_h("0x1.62e430p-1"), _h("-0x1.05c610p-29")),
-    FLOAT64: (_h("0x1.62e42fefa39efp-1"), _h("0x1.abc9e3b39803fp-56")),
+    FLOAT32: numbers("0x1.62e430p-1 -0x1.05c610p-29"),
+    FLOAT64: numbers("0x1.62e42fefa39efp-1 0x1.abc9e3b39803fp-56"),
 }
 _EXP_RANGE: Final = {FLOAT32: (-104.0, 89.0), FLOAT64: (-746.0, 710.0)}
 _EXP2_RANGE: Final = {FLOAT32: (-151.0, 129.0), FLOAT64: (-1076.0, 1025.0)}

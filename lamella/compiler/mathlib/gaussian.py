@@ -25,6 +25,7 @@ from lamella.compiler.mathlib.terms import (
     lt,
     mul,
     neg,
+    numbers,
     product,
     select,
     sub,
@@ -34,51 +35,37 @@ from lamella.ir.loops import Expr, cast
 
 __all__ = ["erf", "erfc"]
 
-_h = float.fromhex
 # erf(x)/x - 1 in x**2, on |x| <= 0.95 (float32) and 1 (float64)
 _ERF: Final = {
-    FLOAT32: (
-        _h("0x1.06eba8p-3"), _h("-0x1.812742p-2"), _h("0x1.ce2ddap-4"), _h("-0x1.b80a72p-6"),
-        _h("0x1.549f5ep-8"),
-        _h("-0x1.a8d37ep-11"), _h("0x1.581b9ap-14"),
+    FLOAT32: numbers(
+        "0x1.06eba8p-3 -0x1.812742p-2 0x1.ce2ddap-4 -0x1.b80a72p-6 0x1.549f5ep-8 -0x1.a8d37ep-11 "
+        "0x1.581b9ap-14"
     ),
-    FLOAT64: (
-        _h("0x1.06eba8214db69p-3"), _h("-0x1.812746b0379e7p-2"), _h("0x1.ce2f21a042bdep-4"),
-        _h("-0x1.b82ce312889bap-6"),
-        _h("0x1.565bcd0e6502dp-8"), _h("-0x1.c02db3feeb579p-11"), _h("0x1.f9a326c233145p-14"),
-        _h("-0x1.f4d2561aeafc0p-17"),
-        _h("0x1.b9e6509b98553p-20"), _h("-0x1.5f6d925a0b07cp-23"), _h("0x1.fc43564981ae1p-27"),
-        _h("-0x1.4e607b41767c9p-30"),
-        _h("0x1.7f072187e2f91p-34"), _h("-0x1.29b9f1b1842a2p-38"),
+    FLOAT64: numbers(
+        "0x1.06eba8214db69p-3 -0x1.812746b0379e7p-2 0x1.ce2f21a042bdep-4 -0x1.b82ce312889bap-6 "
+        "0x1.565bcd0e6502dp-8 -0x1.c02db3feeb579p-11 0x1.f9a326c233145p-14 -0x1.f4d2561aeafc0p-17 "
+        "0x1.b9e6509b98553p-20 -0x1.5f6d925a0b07cp-23 0x1.fc43564981ae1p-27 -0x1.4e607b41767c9p-30 "
+        "0x1.7f072187e2f91p-34 -0x1.29b9f1b1842a2p-38"
     ),
 }  # fmt: skip
 # -log erfc(x) on [0.92, 4], weighted by erfc
-_TAIL: Final = (
-    _h("-0x1.5001dep-12"), _h("0x1.215740p+0"), _h("0x1.437d32p-1"), _h("0x1.c2f26ep-4"),
-    _h("-0x1.b10bbap-6"), _h("0x1.382f88p-8"),
-    _h("-0x1.3963c6p-11"), _h("0x1.835e50p-15"), _h("-0x1.b93140p-20"),
+_TAIL: Final = numbers(
+    "-0x1.5001dep-12 0x1.215740p+0 0x1.437d32p-1 0x1.c2f26ep-4 -0x1.b10bbap-6 0x1.382f88p-8 "
+    "-0x1.3963c6p-11 0x1.835e50p-15 -0x1.b93140p-20"
 )  # fmt: skip
 # exp(x**2) erfc(x) (1 + 2 x) in t = (x - 4) / (x + 4): for float64, and enough for float32
-_ERFC: Final = (
-    _h("0x1.3ba5916e9fd7fp+0"), _h("-0x1.1df1ad154a29cp-3"), _h("0x1.f7f5df66fd951p-7"),
-    _h("0x1.16ecefcfa6077p-4"),
-    _h("-0x1.9ddb23c3e98a6p-4"), _h("0x1.7fee004df6263p-4"), _h("-0x1.0fb06dfe46987p-4"),
-    _h("0x1.3079edfa1033fp-5"),
-    _h("-0x1.0962388367b2fp-6"), _h("0x1.49c671893963fp-8"), _h("-0x1.8d4a9dc0d22f3p-11"),
-    _h("-0x1.a1de7c6e9ac9cp-13"),
-    _h("0x1.3be0b393ee921p-13"), _h("-0x1.996ad056e530bp-16"), _h("-0x1.78a43458cca4bp-17"),
-    _h("0x1.7fb88e391a9fep-18"),
-    _h("0x1.4392983419eddp-22"), _h("-0x1.c05fc977974eap-21"), _h("0x1.0d535fce28f99p-24"),
-    _h("0x1.ef6c0c38d1a2bp-24"),
-    _h("-0x1.09198a32cd9a9p-27"), _h("-0x1.d5bb4c6d5b92dp-27"), _h("-0x1.f47207b168acdp-30"),
+_ERFC: Final = numbers(
+    "0x1.3ba5916e9fd7fp+0 -0x1.1df1ad154a29cp-3 0x1.f7f5df66fd951p-7 0x1.16ecefcfa6077p-4 "
+    "-0x1.9ddb23c3e98a6p-4 0x1.7fee004df6263p-4 -0x1.0fb06dfe46987p-4 0x1.3079edfa1033fp-5 "
+    "-0x1.0962388367b2fp-6 0x1.49c671893963fp-8 -0x1.8d4a9dc0d22f3p-11 -0x1.a1de7c6e9ac9cp-13 "
+    "0x1.3be0b393ee921p-13 -0x1.996ad056e530bp-16 -0x1.78a43458cca4bp-17 0x1.7fb88e391a9fep-18 "
+    "0x1.4392983419eddp-22 -0x1.c05fc977974eap-21 0x1.0d535fce28f99p-24 0x1.ef6c0c38d1a2bp-24 "
+    "-0x1.09198a32cd9a9p-27 -0x1.d5bb4c6d5b92dp-27 -0x1.f47207b168acdp-30"
 )  # fmt: skip
-_ERFC_LOW: Final = (
-    _h("0x1.3ba5916fe47e0p+0"), _h("-0x1.1df1afd69caa2p-3"), _h("0x1.f7f5622bab157p-7"),
-    _h("0x1.16edff1c5addep-4"),
-    _h("-0x1.9dd8a8e08d833p-4"), _h("0x1.7fe0ab2fa1ed2p-4"), _h("-0x1.0fd495eefd96bp-4"),
-    _h("0x1.30da54b4979abp-5"),
-    _h("-0x1.062ddc52966d6p-6"), _h("0x1.4dbcbcfc15db3p-8"), _h("-0x1.208702de32a46p-10"),
-    _h("-0x1.4ba7a5277d5d6p-11"),
+_ERFC_LOW: Final = numbers(
+    "0x1.3ba5916fe47e0p+0 -0x1.1df1afd69caa2p-3 0x1.f7f5622bab157p-7 0x1.16edff1c5addep-4 "
+    "-0x1.9dd8a8e08d833p-4 0x1.7fe0ab2fa1ed2p-4 -0x1.0fd495eefd96bp-4 0x1.30da54b4979abp-5 "
+    "-0x1.062ddc52966d6p-6 0x1.4dbcbcfc15db3p-8 -0x1.208702de32a46p-10 -0x1.4ba7a5277d5d6p-11"
 )  # fmt: skip
 _SMALL: Final = {FLOAT32: 0.93, FLOAT64: 1.0}
 

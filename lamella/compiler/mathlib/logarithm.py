@@ -27,6 +27,7 @@ from lamella.compiler.mathlib.terms import (
     lt,
     mul,
     neg,
+    numbers,
     real,
     select,
     shl,
@@ -39,21 +40,17 @@ from lamella.ir.loops import Expr
 
 __all__ = ["acosh", "asinh", "atanh", "log", "log10", "log1p", "log2", "split"]
 
-_h = float.fromhex
 _INF: Final = float("inf")
 _NAN: Final = float("nan")
 # (log(1+f) - f + f**2/2) / f**3
-_LOG32: Final = (
-    _h("0x1.555554p-2"), _h("-0x1.0000cep-2"), _h("0x1.999f14p-3"), _h("-0x1.54d03ep-3"),
-    _h("0x1.231ce6p-3"),
-    _h("-0x1.0a33eap-3"), _h("0x1.02814ep-3"), _h("-0x1.43b246p-4"),
+_LOG32: Final = numbers(
+    "0x1.555554p-2 -0x1.0000cep-2 0x1.999f14p-3 -0x1.54d03ep-3 0x1.231ce6p-3 -0x1.0a33eap-3 "
+    "0x1.02814ep-3 -0x1.43b246p-4"
 )  # fmt: skip
 # (2 atanh(s) - 2 s) / s**3 in s**2
-_LOG64: Final = (
-    _h("0x1.5555555555555p-1"), _h("0x1.9999999999a38p-2"), _h("0x1.2492492476ba1p-2"),
-    _h("0x1.c71c72017a172p-3"),
-    _h("0x1.745cf8f6c89d1p-3"), _h("0x1.3b1c3847617c4p-3"), _h("0x1.0fbe4785a7ff9p-3"),
-    _h("0x1.0c06cf24ff038p-3"),
+_LOG64: Final = numbers(
+    "0x1.5555555555555p-1 0x1.9999999999a38p-2 0x1.2492492476ba1p-2 0x1.c71c72017a172p-3 "
+    "0x1.745cf8f6c89d1p-3 0x1.3b1c3847617c4p-3 0x1.0fbe4785a7ff9p-3 0x1.0c06cf24ff038p-3"
 )  # fmt: skip
 Parts = tuple[float, float]
 _LN2: Final[dict[Format, Parts]] = {

@@ -31,6 +31,7 @@ from lamella.compiler.mathlib.terms import (
     lt,
     mul,
     neg,
+    numbers,
     product,
     select,
     shr,
@@ -42,18 +43,15 @@ from lamella.ir.loops import Apply, Const, Expr, cast
 
 __all__ = ["integer_power", "power"]
 
-_h = float.fromhex
 _F: Final = FLOAT64
 # 2 atanh(s)/s - 2 - 2/3 s**2, over s**4, in s**2
-_SERIES: Final = (
-    _h("0x1.999999999999ap-2"), _h("0x1.2492492492522p-2"), _h("0x1.c71c71c6ea871p-3"),
-    _h("0x1.745d177aad03ep-3"),
-    _h("0x1.3b1395c880b88p-3"), _h("0x1.1118c9ee6ddf1p-3"), _h("0x1.df7c5bc488f61p-4"),
-    _h("0x1.e032e4f5a5cc8p-4"),
+_SERIES: Final = numbers(
+    "0x1.999999999999ap-2 0x1.2492492492522p-2 0x1.c71c71c6ea871p-3 0x1.745d177aad03ep-3 "
+    "0x1.3b1395c880b88p-3 0x1.1118c9ee6ddf1p-3 0x1.df7c5bc488f61p-4 0x1.e032e4f5a5cc8p-4"
 )  # fmt: skip
-_TWO_THIRDS: Final = (_h("0x1.5555555555555p-1"), _h("0x1.5555555555555p-55"))
-_LOG2E: Final = (_h("0x1.71547652b82fep+0"), _h("0x1.777d0ffda0d24p-56"))
-_LN2: Final = (_h("0x1.62e42fefa39efp-1"), _h("0x1.abc9e3b39803fp-56"))
+_TWO_THIRDS: Final = numbers("0x1.5555555555555p-1 0x1.5555555555555p-55")
+_LOG2E: Final = numbers("0x1.71547652b82fep+0 0x1.777d0ffda0d24p-56")
+_LN2: Final = numbers("0x1.62e42fefa39efp-1 0x1.abc9e3b39803fp-56")
 _INF: Final = float("inf")
 
 

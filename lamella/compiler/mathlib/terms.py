@@ -17,12 +17,20 @@ from lamella.ir.loops import Apply, Const, Expr
 __all__ = [
     "FLOAT32", "FLOAT64", "Format", "Pair", "absolute", "add", "bits", "both", "copysign", "div",
     "either", "eq", "fma",
-    "greatest", "horner", "is_nan", "least", "le", "lt", "mul", "neg", "product", "real", "select",
-    "shl", "shr", "sqrt", "sub",
-    "two_sum",
+    "greatest", "horner", "is_nan", "least", "le", "lt", "mul", "neg", "numbers", "product", "real",
+    "select", "shl", "shr", "sqrt", "sub", "two_sum",
 ]  # fmt: skip
 
 Pair = tuple[Expr, Expr]  # an unevaluated sum: the value and a far smaller correction
+
+
+def numbers(text: str) -> tuple[float, ...]:
+    """Coefficients, written in hexadecimal so that they are exact.
+
+    >>> numbers("0x1.8p+0 -0x1p-1")
+    (1.5, -0.5)
+    """
+    return tuple(float.fromhex(each) for each in text.split())
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from lamella.compiler.mathlib.terms import (
     lt,
     mul,
     neg,
+    numbers,
     product,
     real,
     select,
@@ -55,64 +56,44 @@ _TWO_OVER_PI: Final = int(  # the first 1280 binary digits of 2/pi
     "4484e99c7026b45f7e413991d639835339f49c845f8bbdf9283b1ff897ffde05980fef2f118b5a0a6d1f6d367ecf27cb09b74f463f669e5fea2d7527bac7"
     "ebe5f17b3d0739f78a5292ea6bfb5fb11f8d5d0856033046fc7b6babf0cfbc209af4361d", 16
 )  # fmt: skip
-_PIO2: Final = (
-    _h("0x1.921fb54442d18p+0"),
-    _h("0x1.1a62633145c07p-54"),
-    _h("-0x1.f1976b7ed8fbcp-110"),
-)
+_PIO2: Final = numbers("0x1.921fb54442d18p+0 0x1.1a62633145c07p-54 -0x1.f1976b7ed8fbcp-110")
 _2_PI: Final = _h("0x1.45f306dc9c883p-1")
 # (sin(r)/r - 1)/r**2 and (cos r - 1 + r**2/2)/r**4 in r**2: full float64, and enough for float32
-_SIN: Final = (
-    _h("-0x1.5555555555555p-3"), _h("0x1.1111111111110p-7"), _h("-0x1.a01a01a0198dep-13"),
-    _h("0x1.71de3a5455b9ap-19"),
-    _h("-0x1.ae64540000f80p-26"), _h("0x1.6121703ee54b3p-33"), _h("-0x1.ab0f25d20837dp-41"),
+_SIN: Final = numbers(
+    "-0x1.5555555555555p-3 0x1.1111111111110p-7 -0x1.a01a01a0198dep-13 0x1.71de3a5455b9ap-19 "
+    "-0x1.ae64540000f80p-26 0x1.6121703ee54b3p-33 -0x1.ab0f25d20837dp-41"
 )  # fmt: skip
-_COS: Final = (
-    _h("0x1.5555555555555p-5"), _h("-0x1.6c16c16c16944p-10"), _h("0x1.a01a019f4671dp-16"),
-    _h("-0x1.27e4fa0d37269p-22"),
-    _h("0x1.1eeb5de1e2947p-29"), _h("-0x1.9075bb6680fc7p-37"),
+_COS: Final = numbers(
+    "0x1.5555555555555p-5 -0x1.6c16c16c16944p-10 0x1.a01a019f4671dp-16 -0x1.27e4fa0d37269p-22 "
+    "0x1.1eeb5de1e2947p-29 -0x1.9075bb6680fc7p-37"
 )  # fmt: skip
-_SIN_LOW: Final = (
-    _h("-0x1.5555555454057p-3"),
-    _h("0x1.11110dd6f24a8p-7"),
-    _h("-0x1.a0138702eef6bp-13"),
-    _h("0x1.6db3872f41a8cp-19"),
+_SIN_LOW: Final = numbers(
+    "-0x1.5555555454057p-3 0x1.11110dd6f24a8p-7 -0x1.a0138702eef6bp-13 0x1.6db3872f41a8cp-19"
 )
-_COS_LOW: Final = (
-    _h("0x1.55555554ff76fp-5"),
-    _h("-0x1.6c16bf44b9155p-10"),
-    _h("0x1.a015aebf2cff8p-16"),
-    _h("-0x1.251d4aa53e28dp-22"),
+_COS_LOW: Final = numbers(
+    "0x1.55555554ff76fp-5 -0x1.6c16bf44b9155p-10 0x1.a015aebf2cff8p-16 -0x1.251d4aa53e28dp-22"
 )
 # (atan(t)/t - 1)/t**2 on |t| <= tan(pi/8); (asin(t)/t - 1)/t**2 on |t| <= 1/2
 _ATAN: Final = {
-    FLOAT32: (_h("-0x1.555554p-2"), _h("0x1.99971ap-3"), _h("-0x1.241d1ep-3"), _h("0x1.b7cdc4p-4"),
-    _h("-0x1.076a54p-4")),
-    FLOAT64: (
-        _h("-0x1.5555555555555p-2"), _h("0x1.999999999994cp-3"), _h("-0x1.249249248d0a0p-3"),
-        _h("0x1.c71c71c2ac30bp-4"),
-        _h("-0x1.745d164cd526ep-4"), _h("0x1.3b1390ed63679p-4"), _h("-0x1.110e65a8de4c1p-4"),
-        _h("0x1.e197010eb3d81p-5"),
-        _h("-0x1.ac640ea2f8159p-5"), _h("0x1.74779e7a1fbbdp-5"), _h("-0x1.1a2e2bdd3f70dp-5"),
-        _h("0x1.089294482ad31p-6"),
+    FLOAT32: numbers("-0x1.555554p-2 0x1.99971ap-3 -0x1.241d1ep-3 0x1.b7cdc4p-4 -0x1.076a54p-4"),
+    FLOAT64: numbers(
+        "-0x1.5555555555555p-2 0x1.999999999994cp-3 -0x1.249249248d0a0p-3 0x1.c71c71c2ac30bp-4 "
+        "-0x1.745d164cd526ep-4 0x1.3b1390ed63679p-4 -0x1.110e65a8de4c1p-4 0x1.e197010eb3d81p-5 "
+        "-0x1.ac640ea2f8159p-5 0x1.74779e7a1fbbdp-5 -0x1.1a2e2bdd3f70dp-5 0x1.089294482ad31p-6"
     ),
 }  # fmt: skip
 _ASIN: Final = {
-    FLOAT32: (
-        _h("0x1.555554p-3"), _h("0x1.333432p-4"), _h("0x1.6d5b8ep-5"), _h("0x1.fd921ap-6"),
-        _h("0x1.18e1f6p-6"), _h("0x1.14138cp-5"),
+    FLOAT32: numbers(
+        "0x1.555554p-3 0x1.333432p-4 0x1.6d5b8ep-5 0x1.fd921ap-6 0x1.18e1f6p-6 0x1.14138cp-5"
     ),
-    FLOAT64: (
-        _h("0x1.5555555555556p-3"), _h("0x1.3333333332ec4p-4"), _h("0x1.6db6db6e3292ep-5"),
-        _h("0x1.f1c71c1d4a9ffp-6"),
-        _h("0x1.6e8bb1d894ad2p-6"), _h("0x1.1c4d343fa3724p-6"), _h("0x1.c9cf375a32ce3p-7"),
-        _h("0x1.78246f310047fp-7"),
-        _h("0x1.524ea8be5e618p-7"), _h("0x1.653a8f38a100ap-8"), _h("0x1.1d661566dd6dap-6"),
-        _h("-0x1.e7a24fef993d8p-7"),
-        _h("0x1.d78189a82eb9bp-6"),
+    FLOAT64: numbers(
+        "0x1.5555555555556p-3 0x1.3333333332ec4p-4 0x1.6db6db6e3292ep-5 0x1.f1c71c1d4a9ffp-6 "
+        "0x1.6e8bb1d894ad2p-6 0x1.1c4d343fa3724p-6 0x1.c9cf375a32ce3p-7 0x1.78246f310047fp-7 "
+        "0x1.524ea8be5e618p-7 0x1.653a8f38a100ap-8 0x1.1d661566dd6dap-6 -0x1.e7a24fef993d8p-7 "
+        "0x1.d78189a82eb9bp-6"
     ),
 }  # fmt: skip
-_PI_2: Final = {FLOAT32: (_h("0x1.921fb6p+0"), _h("-0x1.777a5cp-25")), FLOAT64: _PIO2[:2]}
+_PI_2: Final = {FLOAT32: numbers("0x1.921fb6p+0 -0x1.777a5cp-25"), FLOAT64: _PIO2[:2]}
 _TAN_PI_8: Final = 0.41421356237309503
 _F: Final = FLOAT64
 
