@@ -52,22 +52,22 @@ _LOG64: Final = numbers(
     "0x1.5555555555555p-1 0x1.9999999999a38p-2 0x1.2492492476ba1p-2 0x1.c71c72017a172p-3 "
     "0x1.745cf8f6c89d1p-3 0x1.3b1c3847617c4p-3 0x1.0fbe4785a7ff9p-3 0x1.0c06cf24ff038p-3"
 )  # fmt: skip
-Parts = tuple[float, float]
+Parts = tuple[float, ...]  # two
 _LN2: Final[dict[Format, Parts]] = {
-    FLOAT32: (_h("0x1.62e430p-1"), _h("-0x1.05c610p-29")),
-    FLOAT64: (_h("0x1.62e42fefa39efp-1"), _h("0x1.abc9e3b39803fp-56")),
+    FLOAT32: numbers("0x1.62e430p-1 -0x1.05c610p-29"),
+    FLOAT64: numbers("0x1.62e42fefa39efp-1 0x1.abc9e3b39803fp-56"),
 }
 _LOG2E: Final[dict[Format, Parts]] = {
-    FLOAT32: (_h("0x1.715476p+0"), _h("0x1.4ae0c0p-26")),
-    FLOAT64: (_h("0x1.71547652b82fep+0"), _h("0x1.777d0ffda0d24p-56")),
+    FLOAT32: numbers("0x1.715476p+0 0x1.4ae0c0p-26"),
+    FLOAT64: numbers("0x1.71547652b82fep+0 0x1.777d0ffda0d24p-56"),
 }
 _LOG10E: Final[dict[Format, Parts]] = {
-    FLOAT32: (_h("0x1.bcb7b2p-2"), _h("-0x1.5b235ep-27")),
-    FLOAT64: (_h("0x1.bcb7b1526e50ep-2"), _h("0x1.95355baaafad3p-57")),
+    FLOAT32: numbers("0x1.bcb7b2p-2 -0x1.5b235ep-27"),
+    FLOAT64: numbers("0x1.bcb7b1526e50ep-2 0x1.95355baaafad3p-57"),
 }
 _LOG10_2: Final[dict[Format, Parts]] = {
-    FLOAT32: (_h("0x1.344136p-2"), _h("-0x1.ec10c0p-27")),
-    FLOAT64: (_h("0x1.34413509f79ffp-2"), _h("-0x1.9dc1da994fd21p-59")),
+    FLOAT32: numbers("0x1.344136p-2 -0x1.ec10c0p-27"),
+    FLOAT64: numbers("0x1.34413509f79ffp-2 -0x1.9dc1da994fd21p-59"),
 }
 _HALF_ROOT: Final = {FLOAT32: 0x3F3504F3, FLOAT64: 0x3FE6A09E667F3BCD}  # the bits of sqrt(1/2)
 _SMALLEST: Final = {FLOAT32: 2.0**-126, FLOAT64: 2.0**-1022}
