@@ -31,12 +31,11 @@ __all__ = ["RandomBits", "random_bits", "random_fold_in", "random_split", "three
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
+_TURNS = 5  # of four rounds
 _KEYS_FROM = -(2**63)  # as an unsigned counter: 2**63
 
 
-def threefry(
-    key: tuple[Array, Array], counter: tuple[Array, Array], rounds: int = 20
-) -> tuple[Array, Array]:
+def threefry(key: tuple[Array, Array], counter: tuple[Array, Array]) -> tuple[Array, Array]:
     """The Threefry-2x32 block cipher on uint32 arrays, in NumPy.
 
     >>> zero = np.zeros((), np.uint32)
@@ -46,7 +45,7 @@ def threefry(
     with np.errstate(over="ignore"):
         keys = (*key, key[0] ^ key[1] ^ np.uint32(_PARITY))
         x, y = counter[0] + keys[0], counter[1] + keys[1]
-        for step in range(rounds // 4):
+        for step in range(_TURNS):
             for turn in _ROTATIONS[step % 2]:
                 x = x + y
                 y = (y << np.uint32(turn) | y >> np.uint32(32 - turn)) ^ x
@@ -60,7 +59,7 @@ def _cipher(key: tuple[Expr, Expr], counter: tuple[Expr, Expr]) -> tuple[Expr, E
     word = partial(Const, dtype=uint32)
     keys = (*key, apply("xor", apply("xor", *key), word(_PARITY)))
     x, y = apply("add", counter[0], keys[0]), apply("add", counter[1], keys[1])
-    for step in range(5):
+    for step in range(_TURNS):
         for turn in _ROTATIONS[step % 2]:
             x = apply("add", x, y)
             rotated = apply("or", apply("shl", y, word(turn)), apply("shr", y, word(32 - turn)))

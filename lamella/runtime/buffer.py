@@ -20,18 +20,13 @@ from lamella.errors import LostValueError
 from lamella.runtime.memory import (
     SMALL,
     LargeClass,
-    check_memory,
     free_lists,
-    memory_available,
     memory_in_use,
     new_block,
     size_class,
 )  # fmt: skip
 
-__all__ = [
-    "Buffer", "Lost", "check_memory", "empty", "from_numpy", "memory_available", "memory_in_use",
-    "probe", "view",
-]  # fmt: skip
+__all__ = ["Buffer", "Lost", "empty", "from_numpy", "memory_in_use", "probe", "view"]
 
 
 class _Window(ctypes.c_char * 2**62):  # type: ignore[misc]

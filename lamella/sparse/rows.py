@@ -208,7 +208,7 @@ class CSR:
 
     def __mul__(self, other: Any) -> CSR:
         if isinstance(other, CSR):
-            _require_same("product", self, other)
+            _require_same(self, other)
             return self.with_data(self.data * other.data)
         if isinstance(other, TensorCore | np.ndarray) and other.ndim > 0:
             return self.with_data(self.data * self._sampled(as_node(other)))
@@ -352,10 +352,10 @@ def _largest(data: Node, index: Node, count: int, least: float) -> Node:
     return _last(ops.scatter(start, index, _first(data), "max", 0, False))
 
 
-def _require_same(what: str, a: CSR, b: CSR) -> None:
+def _require_same(a: CSR, b: CSR) -> None:
     if a.pattern is not b.pattern:
         raise OptionError(
-            f"[sparse] the {what} of matrices with patterns of their own; give both one pattern "
+            "[sparse] the product of matrices with patterns of their own; give both one pattern "
             "(a.with_data(...)), or use to_dense()"
         )
 

@@ -364,13 +364,13 @@ def _flag(tested: Body) -> Node:
     if len(tested.outputs) != 1 or tested.outputs[0].size != 1 or tested.structure.kind:
         kinds = ", ".join(describe(n.shape, n.dtype) for n in tested.outputs) or "nothing"
         raise ShapeError(f"[while_loop] cond returned {kinds}; return one boolean")
-    return _as_flag("while_loop", tested.outputs[0])
+    return _as_flag(tested.outputs[0])
 
 
-def _as_flag(name: str, node: Node) -> Node:
+def _as_flag(node: Node) -> Node:
     kind: DType = node.dtype
     if kind is not bool_:
-        raise DTypeError(f"[{name}] the condition is {kind.name}; compare it, as in x > 0")
+        raise DTypeError(f"[while_loop] the condition is {kind.name}; compare it, as in x > 0")
     return ops.cast(ops.reshape(node, ()), int64)
 
 

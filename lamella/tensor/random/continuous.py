@@ -39,15 +39,15 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _require_interval(name: str, low: TensorLike, high: TensorLike) -> None:
+def _require_interval(low: TensorLike, high: TensorLike) -> None:
     """Raise for ends that are known, unless both are finite and in order."""
     ends = known(low), known(high)
     for option, end in zip(("low", "high"), ends, strict=True):
         if end is not None and not np.isfinite(end).all():
-            raise OptionError(f"[{name}] {option}={end} is not finite; give finite ends")
+            raise OptionError(f"[uniform] {option}={end} is not finite; give finite ends")
     if ends[0] is not None and ends[1] is not None and not (ends[0] <= ends[1]).all():
         raise OptionError(
-            f"[{name}] high={ends[1]} is below low={ends[0]}; give the lower end first"
+            f"[uniform] high={ends[1]} is below low={ends[0]}; give the lower end first"
         )
 
 
@@ -70,7 +70,7 @@ def uniform(
     (2, 3)
     """
     kind = float_dtype("uniform", dtype)
-    _require_interval("uniform", low, high)
+    _require_interval(low, high)
     node = unit_node(key, shape_of("uniform", shape), kind)
     if kind.bits < 32:
         steps = 2.0 / float(finfo(kind).eps)

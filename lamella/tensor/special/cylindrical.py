@@ -339,14 +339,14 @@ def yn(n: TensorLike, x: TensorLike) -> Tensor:
 
 # -- spherical -------------------------------------------------------------------------------------
 def _spherical(
-    name: str, function: Callable[..., Any], n: TensorLike, z: TensorLike, scale: float, at: float
+    name: str, function: Callable[..., Any], n: TensorLike, z: TensorLike, at: float
 ) -> Tensor:
-    """``√(scale π / z)`` times a function of order n + 1/2; the value of order 0 at 0."""
+    """``√(π / (2z))`` times a function of order n + 1/2; the value of order 0 at 0."""
 
     def value(n: Any, x: Any) -> Any:
         a = abs(x)
         safe = where(a > 0, a, 1.0)
-        found = function(n + 0.5, safe) * sqrt(scale * math.pi / safe)
+        found = function(n + 0.5, safe) * sqrt(0.5 * math.pi / safe)
         first = at if at == 1 else math.copysign(math.inf, at)
         found = where(a > 0, found, where((n == 0) | (at != 1), first, 0.0))
         even = _odd(n) if at == 1 else ~_odd(n)
@@ -365,7 +365,7 @@ def spherical_jn(n: TensorLike, z: TensorLike) -> Tensor:
     >>> f"{spherical_jn(1, 2.0).item():.6f}"
     '0.435398'
     """
-    return _spherical("spherical_jn", lambda v, x: _jv(v, x, True), n, z, 0.5, 1.0)
+    return _spherical("spherical_jn", lambda v, x: _jv(v, x, True), n, z, 1.0)
 
 
 def spherical_yn(n: TensorLike, z: TensorLike) -> Tensor:
@@ -375,7 +375,7 @@ def spherical_yn(n: TensorLike, z: TensorLike) -> Tensor:
     >>> f"{spherical_yn(1, 2.0).item():.6f}"
     '-0.350612'
     """
-    return _spherical("spherical_yn", yv, n, z, 0.5, -1.1)
+    return _spherical("spherical_yn", yv, n, z, -1.1)
 
 
 def spherical_in(n: TensorLike, z: TensorLike) -> Tensor:
@@ -385,7 +385,7 @@ def spherical_in(n: TensorLike, z: TensorLike) -> Tensor:
     >>> f"{spherical_in(1, 2.0).item():.6f}"
     '0.974383'
     """
-    return _spherical("spherical_in", iv, n, z, 0.5, 1.0)
+    return _spherical("spherical_in", iv, n, z, 1.0)
 
 
 def spherical_kn(n: TensorLike, z: TensorLike) -> Tensor:
@@ -395,4 +395,4 @@ def spherical_kn(n: TensorLike, z: TensorLike) -> Tensor:
     >>> f"{spherical_kn(1, 2.0).item():.6f}"
     '0.159438'
     """
-    return _spherical("spherical_kn", kv, n, z, 0.5, 1.1)
+    return _spherical("spherical_kn", kv, n, z, 1.1)

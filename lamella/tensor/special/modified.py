@@ -275,11 +275,11 @@ def _ive_large(v: Any, x: Any, points: int) -> Any:
     return exp(v * (v / (r + x)) - v * asinh(v / x)) * waves.sum(0) * (step / math.pi)
 
 
-def _ive(v: Any, x: Any, points: int) -> Any:
+def _ive(v: Any, x: Any) -> Any:
     """``exp(-x) I`` of v >= 0 and x > 0."""
     near = v * v + x * x < _FAR * _FAR
     small = _ive_small(where(near, v, 0.0), where(near, x, 1.0))
-    return where(near, small, _ive_large(where(near, 0.0, v), where(near, _FAR, x), points))
+    return where(near, small, _ive_large(where(near, 0.0, v), where(near, _FAR, x), 24))
 
 
 def _iv(name: str, v: TensorLike, x: TensorLike, scaled: bool) -> Tensor:
@@ -290,7 +290,7 @@ def _iv(name: str, v: TensorLike, x: TensorLike, scaled: bool) -> Tensor:
         a, order = abs(x), where(v < 0, -v, v)
         inside = (a > 0) & (a < math.inf) & (order < math.inf)
         y, w = where(inside, a, 1.0), where(inside, order, 0.0)
-        found = _ive(w, y, 24)
+        found = _ive(w, y)
         if not known:
             turn = sin((order - 2 * floor(order * 0.5)) * math.pi)
             turn = where(floor(order) == order, 0.0, turn)
