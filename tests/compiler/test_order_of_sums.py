@@ -129,6 +129,14 @@ def test_of_any_number_of_threads() -> None:
     assert len(found) == 1
 
 
+def test_a_program_on_disk_serves_the_sizes_that_it_was_decided_for() -> None:
+    for sizes in ((8200, 8300), (9500, 10_000)):  # of as many bits; the latter are divided
+        forget_programs()
+        found = [run(lm.sum, (n, 7), "float32") for n in sizes]
+    forget_programs()
+    assert run(lm.sum, (10_000, 7), "float32").tobytes() == found[-1].tobytes()
+
+
 def test_what_is_decided_by_an_open_size_is_noted() -> None:
     n = Dim("n")
     with deciding({"n": 70}) as made:
