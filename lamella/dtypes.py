@@ -227,7 +227,7 @@ def promote_scalar(dtype: DType, scalar: bool | int | float | complex) -> DType:
     >>> promote_scalar(float64, 1j), promote_scalar(complex64, 2.5)
     (lamella.complex128, lamella.complex64)
     """
-    kind = type(scalar)
+    kind: type = scalar.__class__  # of a number that stands for another, that one's
     if kind is float:
         return dtype if dtype.inexact else float32
     if kind is int:

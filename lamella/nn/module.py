@@ -16,12 +16,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Protocol, Self, Type
 from lamella.errors import OptionError, did_you_mean
 from lamella.nn.parameter import Parameter
 from lamella.nn.state import LoadResult, load_state_dict
+from lamella.tensor.symbolic import SymbolicNumber
 from lamella.tensor.tensor import Tensor
 
 __all__ = ["Configured", "Module", "RemovableHandle", "bump", "epoch"]
 
 epoch = 0
 """How often an attribute, submodule or tensor handle of any module has been exchanged."""
+
+def is_own(kind: type) -> bool:
+    """Whether a class of modules is a user's, whose numbers ``jit`` looks at: they change without
+    a :func:`bump`.
+    """
+    return kind.__module__.split(".")[0] != "lamella"
+
 
 Given = ParamSpec("Given")
 Made = TypeVar("Made", covariant=True)
@@ -153,8 +161,15 @@ class Module:
                 return
         old = values.get(name, values)
         values[name] = value
-        if old is not value and not (type(old) is type(value) and _plain(value) and old == value):
-            bump()
+        if old is value:
+            return
+        if type(old) is type(value) and (
+            isinstance(value, SymbolicNumber)
+            or (type(value) in (int, float) and is_own(type(self)))
+            or (_plain(value) and old == value)
+        ):
+            return
+        bump()
 
     def __delattr__(self, name: str) -> None:
         for table in (*(self.__dict__[table] for table in _TABLES), self.__dict__):

@@ -27,6 +27,7 @@ from lamella.tensor.joining import stack
 from lamella.tensor.keywords import with_synonyms
 from lamella.tensor.manipulation import common_shape
 from lamella.tensor.operands import TensorLike, as_node, cast, scalar_node
+from lamella.tensor.symbolic import is_symbolic
 
 if TYPE_CHECKING:
     from lamella.tensor.tensor import Tensor
@@ -64,6 +65,8 @@ def _from_data(data: Any, dtype: DType | None, copy: bool | None) -> Node:
     if isinstance(data, list | tuple) and _has_tensors(data):
         parts: list[Any] = [wrap(_from_data(item, dtype, copy)) for item in data]
         return node_of(stack(parts))
+    if is_symbolic(data):
+        return scalar_node(data, dtype or python_dtype(data), "tensor")
     if hasattr(data, "__dlpack__") and not isinstance(data, np.ndarray | np.generic):
         from lamella.tensor.dlpack import node_from_dlpack
 

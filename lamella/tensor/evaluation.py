@@ -169,7 +169,7 @@ def result_type(*values: Any) -> DType:
     if not values:
         raise OptionError("[result_type] got nothing; give tensors, types or numbers")
     if not kinds:
-        kinds = [as_dtype(type(scalars[0]))]
+        kinds = [as_dtype(scalars[0].__class__)]
     found = kinds[0]
     for kind in kinds[1:]:
         found = promote(found, kind)

@@ -73,7 +73,7 @@ def python_dtype(leaf: object) -> DType:
     """
     if isinstance(leaf, float):
         return default_float()
-    return complex64 if isinstance(leaf, complex) else as_dtype(type(leaf))
+    return complex64 if isinstance(leaf, complex) else as_dtype(leaf.__class__)
 
 
 def integer_range(dtype: DType) -> tuple[int, int]:

@@ -9,6 +9,7 @@ program serves all its values.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Union
 
@@ -25,6 +26,7 @@ from lamella.ops.leaf import SCALAR
 from lamella.tensor.core import TensorCore, node_of, wrap
 from lamella.tensor.host import integer_range, node_from_data, python_dtype
 from lamella.tensor.pending import traces
+from lamella.tensor.symbolic import is_symbolic, symbolic_node
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -70,6 +72,8 @@ def scalar_node(value: Scalar, dtype: DType, name: str = "scalar") -> Node:
             ".astype(lm.complex64), or use value.real"
         )
     if kind == "f":
+        if is_symbolic(value):
+            return symbolic_node(value, dtype)
         value = value if type(value) is float else _as_float(value, name)
     elif kind == "b":
         value = bool(value)
@@ -81,6 +85,8 @@ def scalar_node(value: Scalar, dtype: DType, name: str = "scalar") -> Node:
                 f"[{name}] {value} does not fit {dtype.name}, whose range is {low} to {high}; "
                 "cast the tensor to a wider type with .astype(...)"
             )
+        if is_symbolic(value):
+            return symbolic_node(value, dtype)
     node = Node(SCALAR, (), (), dtype)
     node.value = value
     return node
@@ -98,7 +104,7 @@ def _as_float(value: float, name: str) -> float:
 
 def _as_whole(value: float, dtype: DType, name: str) -> int:
     try:
-        return int(value)
+        return math.trunc(value)
     except (OverflowError, ValueError):
         raise OptionError(
             f"[{name}] {value} is no {dtype.name}, which holds whole numbers only; use a "
@@ -280,7 +286,7 @@ def _beyond(name: str, x: TensorLike, y: TensorLike) -> Tensor | None:
         return None
     value = left if right is None else right
     node = as_node(y if right is None else x)
-    if type(value) is not int or node.dtype not in _LIMITS:
+    if value.__class__ is not int or node.dtype not in _LIMITS:
         return None
     low, high = _LIMITS[node.dtype]
     if low <= value <= high:

@@ -27,6 +27,7 @@ from lamella.ops.leaf import SCALAR
 from lamella.tensor.core import TensorCore, node_of, value_of
 from lamella.tensor.host import node_from_array
 from lamella.tensor.manipulation import common_shape
+from lamella.tensor.symbolic import is_symbolic, symbolic_node
 
 __all__ = ["Subscript", "is_single_mask", "parse", "regions"]
 
@@ -66,6 +67,8 @@ class Subscript:
 
 
 def _start(value: int) -> Node:
+    if is_symbolic(value):
+        return symbolic_node(value, int64)
     node = Node(SCALAR, (), (), int64)
     node.value = value
     return node
@@ -100,6 +103,9 @@ def _bound(value: object) -> int | None:
 
 def _sliced(entry: slice, axis: int, shape: Shape, found: Subscript) -> Region:
     size = shape[axis]
+    moving = _moving(entry, size) if is_symbolic(entry.start) else None
+    if moving is not None:
+        return moving
     start, stop, step = _bound(entry.start), _bound(entry.stop), _bound(entry.step)
     if step == 0:
         raise LamellaIndexError("[index] a slice step of 0 goes nowhere; use a step other than 0")
@@ -109,6 +115,16 @@ def _sliced(entry: slice, axis: int, shape: Shape, found: Subscript) -> Region:
     if len(places) == 0:
         return 0, 0, 1
     return places.start if start is None else _start(places.start), len(places), places.step
+
+
+def _moving(entry: slice, size: Size) -> Region | None:
+    """A slice of one length wherever it starts, which another call may say; None for others."""
+    first, last = entry.start, size if entry.stop is None else entry.stop
+    if entry.step is not None or not isinstance(last, int) or not isinstance(size, int):
+        return None
+    if not (first >= 0 and first < last and last <= size):
+        return None
+    return _start(first), operator.index(last - first), 1
 
 
 def _sliced_symbolic(
@@ -159,7 +175,7 @@ def _classify(entry: Any) -> Any:
     if isinstance(entry, bool | np.bool_):
         return np.asarray(entry)
     if isinstance(entry, int | np.integer):
-        return int(entry)
+        return entry if is_symbolic(entry) else int(entry)
     if isinstance(entry, TensorCore):
         node = node_of(entry)
         if node.dtype is bool_:

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
 from lamella import tree
 from lamella.config import config
-from lamella.errors import OptionError
 from lamella.graph import names as naming
 from lamella.ir.node import Node, gradient_mode, topological
 from lamella.ops.calls import parts
@@ -27,17 +25,21 @@ from lamella.runtime.evaluate import compile_program, too_large
 from lamella.runtime.launch import Passage, pack_scalar
 from lamella.runtime.program import target
 from lamella.tensor.core import Leaf, TensorCore, describe, leaf_node, owners, wrap
+from lamella.tensor.symbolic import At
 from lamella.tensor.tensor import Tensor
 from lamella.transforms.called import Called, Graph
 from lamella.transforms.direct import Direct
 from lamella.transforms.extents import Extents
 from lamella.transforms.guards import Environment
+from lamella.transforms.lowered import Lowered
+from lamella.transforms.numbers import Numbers
 from lamella.transforms.prepared import Prepared
 from lamella.transforms.results import (
     Run,
     axis_names,
     computed,
     lasting,
+    number,
     places,
     plain,
     returned,
@@ -45,6 +47,7 @@ from lamella.transforms.results import (
     value_of_handle,
 )  # fmt: skip
 from lamella.transforms.shortcut import Shortcut, shortcut
+from lamella.transforms.signature import Call
 from lamella.transforms.tracing import (
     Outside,
     Recording,
@@ -54,52 +57,11 @@ from lamella.transforms.tracing import (
 )
 
 if TYPE_CHECKING:
-    from lamella.compiler.blueprint import Blueprint
     from lamella.compiler.hoisting import Hoisted
 
-__all__ = ["Entry", "Lowered"]
+__all__ = ["Entry"]
 
 PATIENCE: Final = 5.0  # seconds that an interrupted program may take to leave its state whole
-
-
-@dataclass(slots=True)
-class Lowered:
-    """A compiled function to look at."""
-
-    outputs: list[Node]
-    kernels: list[Any]
-    blueprint: Blueprint
-
-    @property
-    def memory(self) -> int:
-        """Bytes a call takes at once: values between, and results but for state that is rebound."""
-        return self.blueprint.memory
-
-    def peak(self, most: int = 20) -> str:
-        """The values between that are alive when they take most memory, the largest first: what
-        makes them, and the first and last of the program's launches that use them.
-        """
-        from lamella.compiler.memory import peak
-
-        return peak(self.blueprint, most)
-
-    def text(self, level: int = 2) -> str:
-        """What was compiled: 1 the graph, 2 and loop IR, 3 and LLVM IR, 4 and assembly."""
-        from lamella.compiler import codegen
-        from lamella.compiler.emit.llvm import emit_module
-        from lamella.ir.text import graph_text, kernel_text
-        from lamella.runtime.program import target
-
-        if level not in (1, 2, 3, 4):
-            raise OptionError(f"[lower] level {level!r:.40} is not 1, 2, 3 or 4; give one")
-        parts = [graph_text(self.outputs, exact=False)]
-        if level >= 2:
-            parts += [kernel_text(kernel) for kernel in self.kernels]
-        if level >= 3:
-            parts.append(emit_module(self.kernels, target()))
-        if level >= 4:
-            parts.append(codegen.assembly(self.kernels, target()))
-        return "\n".join(parts)
 
 
 class Entry:
@@ -108,14 +70,16 @@ class Entry:
     Args:
         recording: what the function did.
         environment: the Python values it depended on.
+        numbers: those that may have other values.
         tensors: the call's, of which those that the function also reaches by itself stay required.
     """
 
     def __init__(
-        self, recording: Recording, environment: Environment, tensors: Sequence[TensorCore],
-        fixed: bool = False, budget: int | None = None,
+        self, recording: Recording, environment: Environment, numbers: Numbers,
+        tensors: Sequence[TensorCore], fixed: bool = False, budget: int | None = None,
     ) -> None:  # fmt: skip
         self._environment = environment
+        self._numbers = numbers if numbers.matters else None
         self._steadiness = object()  # another one whenever a captured tensor has changed
         self._budget = budget
         self._fixed = fixed  # where slices start is a part of the program
@@ -135,13 +99,13 @@ class Entry:
             if _unlike(node, required, o.placeholder, o.required)
         }  # fmt: skip
         self._steady = [o for o in self._captured if id(o) not in changing]
-        number = {id(o): i for i, o in enumerate(outsides)}
+        numbered = {id(o): i for i, o in enumerate(outsides)}
         self._gradient_inputs = [
-            (i, number[id(o.parent)]) for i, o in enumerate(outsides) if o.parent is not None
+            (i, numbered[id(o.parent)]) for i, o in enumerate(outsides) if o.parent is not None
         ]
-        self._slots = [(slot, number[id(slot.outside)]) for slot in recording.slots]
+        self._slots = [(slot, numbered[id(slot.outside)]) for slot in recording.slots]
         self._expected = recording.expected
-        self._plan(recording, number)
+        self._plan(recording, numbered)
         for o in outsides:
             o.forget()
         for slot in recording.slots:
@@ -165,6 +129,8 @@ class Entry:
                 self._results.append(returned(numbers[id(leaf)], leaf.argument))
             elif isinstance(leaf, Node):
                 self._results.append(computed(place(leaf), axis_names(leaf)))
+            elif isinstance(leaf, At):
+                self._results.append(number(leaf.index))
             else:
                 self._results.append(plain(leaf))
         self._states: list[tuple[int, int]] = []
@@ -220,6 +186,7 @@ class Entry:
         more = (
             self._states or self._leaves or self._gradients or self._escaped or self._graphs
             or self._same or self._donated or self._slots or self._gradient_inputs
+            or (self._numbers is not None and self._numbers.sets)
         )  # fmt: skip
         if self._program.is_light and self._places is not None and not more:
             self._direct = Direct(
@@ -245,8 +212,9 @@ class Entry:
         return Lowered(self._roots, blueprint.kernels, blueprint)
 
     # -- does it fit -------------------------------------------------------------------------------
-    def misfit(self, tensors: Sequence[TensorCore]) -> str | None:
-        """None if a call with these arguments may run this program, else the reason."""
+    def misfit(self, call: Call) -> str | None:
+        """None if a call may run this program, else the reason."""
+        tensors = call.tensors
         if (config.lines or config.debug_nans) > self._has_lines:
             return "the lines that recorded its operations are wanted"
         changed = self._environment.changed()
@@ -272,9 +240,15 @@ class Entry:
         for i, tensor in self._pinned:
             if tensors[i] is not tensor:
                 return "an argument was a tensor that the function also captures, and is not"
-        if self._slots:
-            return self._gradients_misfit(tensors)
-        return None
+        if self._numbers is not None:
+            call.values = self._numbers.values(self._environment.places, call.leaves)
+            if isinstance(call.values, str):
+                return call.values
+        return self._gradients_misfit(self._given(call)) if self._slots else None
+
+    def varied(self) -> set[str]:
+        """The paths of numbers that have other values of the same type than when it was made."""
+        return self._environment.varied()
 
     def _gradients_misfit(self, tensors: Sequence[TensorCore]) -> str | None:
         handles = self._handles(tensors)
@@ -299,11 +273,20 @@ class Entry:
             handles[i] = leaf_grad(handles[parent])  # type: ignore[assignment,arg-type]
         return handles  # type: ignore[return-value]
 
-    def keep(self, tensors: Sequence[TensorCore], sizes: dict[str, int]) -> None:
+    def keep(self, call: Call) -> None:
         """Compute later what the trace left outside, after a first run that failed."""
         made = [reference() for reference, _ in self._escaped]
-        given = [handle.node for handle in self._handles(tensors)]
-        compute_later(made, dict(zip(self._inputs, given, strict=True)), sizes)
+        given = [handle.node for handle in self._handles(self._given(call))]
+        compute_later(made, dict(zip(self._inputs, given, strict=True)), call.sizes)
+
+    def _given(self, call: Call) -> Sequence[TensorCore]:
+        """A call's tensors, and the program's inputs that it makes of numbers."""
+        numbers = self._numbers
+        if numbers is None:
+            return call.tensors
+        if call.values is None:  # the call that has been traced
+            call.values = numbers.first()
+        return [*call.tensors, *numbers.tensors(call.values)]
 
     def shortcut(self, args: Sequence[Any]) -> Shortcut | None:
         """A function for calls with arguments like these, with which this has run; None the second
@@ -312,19 +295,20 @@ class Entry:
         direct, kinds = self._direct, tuple(map(type, args))
         if direct is None or self._pinned or direct.owner is not self._steadiness:
             return None
+        if self._numbers is not None:
+            return None
         if kinds in self._shortened:
             return None
         self._shortened.add(kinds)
         return shortcut(direct, args, self._environment.same, self._captured_ids, Tensor)
 
     # -- running -----------------------------------------------------------------------------------
-    def run(
-        self, tensors: Sequence[TensorCore], sizes: dict[str, int], shared: Sequence[int] = ()
-    ) -> Any:
-        """The function's result; ``shared`` arguments lie in an array of the caller's."""
+    def run(self, call: Call) -> Any:
+        """The function's result."""
+        tensors = self._given(call)
         if self._direct is not None and not config.debug_nans and profiling.active is None:
             return self._direct.run(tensors, self._steadiness)
-        program = self._program
+        program, sizes = self._program, call.sizes
         handles = self._handles(tensors)
         buffers = [value_of_handle(handle) for handle in handles]
         buffers += self._constants
@@ -347,13 +331,13 @@ class Entry:
             if config.debug_nans:
                 self._refuse_nans(handles, buffers, made, at.shapes, sizes)
             checked = True
-            return self._finish(handles, buffers, made, at.shapes, sizes, shared)
+            return self._finish(handles, buffers, made, at.shapes, call)
         except BaseException:
             # a signal (Ctrl-C) may strike anywhere, but state must change as a whole or not at all
             whole = program.blueprint.guarded and not any(passage.faults)
             lossless = whole and not config.debug_nans
             if checked or (passage.begun and lossless and not passage.partial):
-                self._finish(handles, buffers, made, at.shapes, sizes, shared)
+                self._finish(handles, buffers, made, at.shapes, call)
             elif passage.partial:
                 for i in over:
                     handles[i].node.value = Lost(buffers[i].nbytes)
@@ -361,13 +345,14 @@ class Entry:
 
     def _finish(
         self, handles: list[TensorCore], buffers: Sequence[Buffer], made: list[Buffer],
-        shapes: Sequence[tuple[int, ...]], sizes: dict[str, int], shared: Sequence[int],
+        shapes: Sequence[tuple[int, ...]], call: Call,
     ) -> Any:  # fmt: skip
         """Hand out what a program has made; may be called again after an interruption."""
         for i, source in self._same:
             made[i] = made[source] if source >= 0 else lasting(buffers[-1 - source])
-        nodes = self._nodes(handles, made, shapes, sizes)
-        return self._deliver(Run(handles, nodes, sizes, shared))
+        nodes = self._nodes(handles, made, shapes, call.sizes)
+        found = () if self._numbers is None else self._numbers.results(call.values)
+        return self._deliver(Run(handles, nodes, call.sizes, call.shared, found), call)
 
     def _nodes(
         self, handles: Sequence[TensorCore], made: Sequence[Buffer],
@@ -433,7 +418,7 @@ class Entry:
             and sys.getrefcount(buffers[i]) == 3  # the node, `buffers`, the count's own argument
         )
 
-    def _deliver(self, run: Run) -> Any:
+    def _deliver(self, run: Run, call: Call) -> Any:
         leaves = [result(run) for result in self._results]
         handles, nodes = run.handles, run.nodes
         for i, which in self._states:
@@ -448,6 +433,8 @@ class Entry:
                 tensor.node = run.node(place)
         for o in self._steady:
             o.original = o.tensor.node
+        if self._numbers is not None:
+            self._numbers.write(call.values, self._environment.places)
         return leaves[0] if self._single else tree.unflatten(self._structure, leaves)
 
 

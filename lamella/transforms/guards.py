@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from lamella import tree
+from lamella.transforms.places import Place
 from lamella.transforms.reach import Walk
 
 __all__ = ["Environment"]
@@ -31,10 +33,12 @@ class Environment:
     """The Python values that one trace depended on."""
 
     def __init__(
-        self, f: Callable[..., Any], arguments: Sequence[tuple[str, object]] = ()
-    ) -> None:
+        self, f: Callable[..., Any], arguments: Sequence[tuple[str, object]] = (),
+        opened: frozenset[str] = frozenset(),
+    ) -> None:  # fmt: skip
         self._f = f
-        self._arguments = arguments
+        self._opened = opened  # the paths of numbers that may have any value
+        self._arguments = [(path, value, _is_itself(value)) for path, value in arguments]
         self._names: set[str] = set()
         self._unwatched: frozenset[types.CodeType] = frozenset()
         self._more: Environment | None = None
@@ -63,7 +67,7 @@ class Environment:
 
     def _walk(self) -> Walk:
         for _ in range(_ROUNDS):
-            walk = Walk(self._names, self._unwatched)
+            walk = Walk(self._names, self._unwatched, self._opened)
             walk.value(self._f, getattr(self._f, "__name__", type(self._f).__name__), 0)
             walk.arguments(self._arguments)
             if walk.names == self._names:
@@ -84,7 +88,7 @@ class Environment:
             if self._unchanged is None:
                 self._unchanged = _comparison(self._walked)
             return self._unchanged()
-        except KeyError:  # a global or an attribute that is gone
+        except (LookupError, AttributeError):  # something is gone
             return False
         except ValueError:  # a variable that is unbound
             return False
@@ -105,6 +109,34 @@ class Environment:
             return None
         return next(_differences(self._walked.seen, walk.seen))
 
+    @property
+    def places(self) -> dict[str, tuple[Place, object]]:
+        """Where plain values were at the last look, by path, and which."""
+        return self._walked.places
+
+    def may_set(self, place: Place) -> bool:
+        """Whether the function's code may set what is in a place."""
+        return self._walked.may_set(place)
+
+    @property
+    def opened(self) -> list[str]:
+        """The paths of the numbers that may have any value."""
+        known = self._walked.places
+        return sorted(p for p in self._opened if p in known and type(known[p][1]) in (int, float))
+
+    @property
+    def asks_types(self) -> bool:
+        """Whether code may ask for the very type of a number, which a stand-in does not have."""
+        return "type" in self._walked.names
+
+    def varied(self) -> set[str]:
+        """The paths of numbers that have other values of the same type now."""
+        now, before = self._walk().seen, self._walked.seen
+        return {
+            path for path in self._walked.places
+            if now.get(path) != (old := before.get(path)) and _is_number(now.get(path), old)
+        }  # fmt: skip
+
     def held(self) -> set[int]:
         """The ids of the tensors that a call would reach now."""
         return self._walk().held
@@ -124,7 +156,9 @@ class Environment:
 
 def _comparison(walk: Walk) -> Callable[[], bool]:
     """A function that compares what was seen, written for it: an expression without loops."""
-    names: dict[str, Any] = {"map": map, "id": id, "len": len}
+    names: dict[str, Any] = {
+        "map": map, "id": id, "len": len, "type": type, "getattr": getattr, "vars": vars,
+    }  # fmt: skip
     checks: list[str] = []
 
     def check(form: str, *values: object) -> None:
@@ -140,12 +174,30 @@ def _comparison(walk: Walk) -> Callable[[], bool]:
         check("{0}.__defaults__ is {1} and {0}.__kwdefaults__ is {2}", f, defaults, keywords)
     for cell, value in walk.cells:
         check("{0}.cell_contents is {1}", cell, value)
+    for place, kind in walk.typed:
+        check(f"type({place.form.value}) is {{2}}", place.holder, place.key, kind)
     for items, ids in walk.items:
         check("(*map(id, {0}()),) == {1}", items, ids)
     for content, before in walk.contents:
         check("{0}() == {1}", content, before)
     text = f"lambda: {' and '.join(checks) or True}"
     return eval(text, names)  # type: ignore[no-any-return]  # noqa: S307
+
+
+def _is_itself(argument: object) -> bool:
+    """Whether calls with an equal argument pass the same object: it is no tree, and compared by
+    identity.
+    """
+    if type(argument).__eq__ is not object.__eq__:
+        return False
+    return next(iter(tree.leaves(argument)), None) is argument
+
+
+def _is_number(now: object, before: object) -> bool:
+    """Whether what was seen at two times are numbers of one type."""
+    if not isinstance(now, tuple) or not isinstance(before, tuple):
+        return False
+    return now[0] == before[0] and now[0] in ("int", "float")
 
 
 def _legacy(state: Any) -> tuple[object, ...]:

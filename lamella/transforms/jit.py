@@ -20,12 +20,15 @@ from lamella.config import config
 from lamella.errors import OptionError, did_you_mean
 from lamella.forks import new_lock
 from lamella.tensor.pending import current_trace, traces
-from lamella.transforms.entry import Entry, Lowered
+from lamella.transforms.entry import Entry
 from lamella.transforms.guards import Environment
+from lamella.transforms.lowered import Lowered
+from lamella.transforms.numbers import Numbers
+from lamella.transforms.opened import Opened
 from lamella.transforms.pickling import reduced
 from lamella.transforms.shortcut import MISS, Shortcut
 from lamella.transforms.signature import Axes, Call, arrays_to_tensors, check_budget
-from lamella.transforms.tracing import one_at_a_time, record
+from lamella.transforms.tracing import Recording, one_at_a_time, record
 
 __all__ = ["Jit", "jit"]
 
@@ -57,6 +60,7 @@ class Jit(Generic[Made]):
         self._dynamic = _positions(f, self._given)
         self._entries: dict[tuple[object, ...], list[Entry]] = {}
         self._lock = new_lock()
+        self._opened = Opened()
         self._shortcuts: list[Shortcut] = []  # for the calls of some forms, the newest first
         self._described: list[dict[str, str]] = []  # the arguments traced lately, in words
         self.programs = 0
@@ -93,10 +97,10 @@ class Jit(Generic[Made]):
                 found: Made = shortcut(args)
                 if found is not MISS:
                     return found
-        call = Call(args, options, self._dynamic)
+        call = Call(args, options, self._dynamic, self._opened.arguments)
         for entry in reversed(self._entries.get(call.key, ())):
-            if entry.misfit(call.tensors) is None:
-                found = entry.run(call.tensors, call.sizes, call.shared)
+            if entry.misfit(call) is None:
+                found = entry.run(call)
                 if not (options or self._dynamic):
                     self._shorten(entry, args)
                 return found
@@ -110,9 +114,9 @@ class Jit(Generic[Made]):
         with ExitStack() as alone:
             entry = self._entry(call, alone)
             try:
-                result: Made = entry.run(call.tensors, call.sizes, call.shared)
+                result: Made = entry.run(call)
             except BaseException:
-                entry.keep(call.tensors, call.sizes)
+                entry.keep(call)
                 raise
         return result
 
@@ -125,7 +129,8 @@ class Jit(Generic[Made]):
     def lower(self, *args: Any, **options: Any) -> Lowered:
         """The program for these arguments, to be looked at; it is compiled but not run."""
         with ExitStack() as alone:
-            return self._entry(Call(args, options, self._dynamic), alone).lowered()
+            call = Call(args, options, self._dynamic, self._opened.arguments)
+            return self._entry(call, alone).lowered()
 
     def __copy__(self) -> Self:
         """Itself: nothing tells two of them apart."""
@@ -155,27 +160,30 @@ class Jit(Generic[Made]):
         """The program for a call; where its trace leaves tensors outside, ``alone`` then holds what
         keeps others from tracing.
         """
-        with self._lock:
+        with self._lock, one_at_a_time:  # while nobody has exchanged nodes and numbers
             reason = None
-            for entry in reversed(self._entries.get(call.key, ())):
-                found = entry.misfit(call.tensors)
-                if found is None:
-                    return entry
-                reason = reason or found  # the newest program's says most
-            return self._trace(call, reason, alone)
+            while True:
+                entries = self._entries.get(call.key, [])
+                for entry in reversed(entries):
+                    found = entry.misfit(call)
+                    if found is None:
+                        return entry
+                    reason = reason or found  # the newest program's says most
+                    if entry is entries[-1]:
+                        self._opened.learn(entry.varied())
+                if not self._opened.open(call):
+                    return self._trace(call, reason, alone)
 
     def _trace(self, call: Call, reason: str | None, alone: ExitStack) -> Entry:
-        environment = Environment(self._f, call.objects())
-        args, options = call.traced_arguments()
-        with one_at_a_time:
-            recording = record(self._f, args, options, call.tensors, call.shapes, environment)
-            if recording.escaped:
-                alone.enter_context(self._lock)
-                alone.enter_context(one_at_a_time)
+        call.values = None
+        recording, environment, numbers = self._recorded(call)
+        if recording.escaped:
+            alone.enter_context(self._lock)
+            alone.enter_context(one_at_a_time)
         environment.watch_also([hook for slot in recording.slots for hook in slot.hooks])
         environment.unwatch(recording.functions)
         fixed = self.programs < FIXED
-        entry = Entry(recording, environment, call.tensors, fixed, self._budget)
+        entry = Entry(recording, environment, numbers, call.tensors, fixed, self._budget)
         self.programs += 1
         described = call.described()
         reason = reason or _difference(self._described, described)
@@ -190,6 +198,33 @@ class Jit(Generic[Made]):
             )  # fmt: skip
         self._keep(call.key, entry)
         return entry
+
+    def _recorded(self, call: Call) -> tuple[Recording, Environment, Numbers]:
+        """What the function does, with stand-ins for open numbers.
+
+        What raises with stand-ins is tried without: it may be their doing.
+        """
+        opened = self._opened
+        before: tuple[Any, ...] | None = None
+        while True:
+            environment = Environment(self._f, call.objects(), opened.paths)
+            numbers = Numbers(environment, call)
+            if numbers.sources and environment.asks_types:
+                opened.close(numbers.sources, call)
+                continue
+            try:
+                recording = record(self._f, call, environment, numbers)
+            except Exception:
+                if before is not None:
+                    opened.reset(before, call)
+                if not numbers.sources:
+                    raise
+                before = opened.state()
+                opened.close(numbers.sources, call)
+                continue
+            opened.close(numbers.fixed, call)
+            if not numbers.kept:
+                return recording, environment, numbers
 
     def _keep(self, key: tuple[object, ...], entry: Entry) -> None:
         """Remember a program, and forget the oldest when there are very many."""
@@ -265,8 +300,10 @@ def jit(
     Args:
         f: a function or method of trees of tensors, arrays and Python values, or a module. Tensors
             it reads or rebinds anywhere (in modules, optimisers, closures) are state and need not
-            be declared. Numbers, text and flags are part of the program: another value makes
-            another.
+            be declared, nor need Python numbers, text and flags that it sets where they were
+            before. Text and flags that it reads are part of the program: another value makes
+            another. So are numbers until they have changed once; from then on a program serves all
+            their values that lead through the same branches, loops and shapes.
         dynamic: for arguments by name, axes whose size may change, as ``{"x": {0: "batch"}}``: one
             program serves every size.
         memory_budget: bytes that a call may take at once, by its plan: values between, and results

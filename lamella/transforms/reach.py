@@ -7,23 +7,27 @@ arrays by content (large ones by a sample), tensors and functions by identity. O
 user's module only what code mentions by name is followed; ``getattr`` in the code makes that
 everything.
 
+Numbers at the paths in ``opened`` may have any value of their type. ``places`` are those of plain
+values that can be set.
+
 Invariant: what is compared by identity is kept alive, so that an id stays its own.
 """
 from __future__ import annotations
 
 import dataclasses
-import dis
 import functools
 import random
 import sys
 import types
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from typing import Any
 
 import numpy as np
 
 from lamella.tensor.core import TensorCore
+from lamella.transforms.codes import ITEMS, code_names, global_names, read_by, stored
+from lamella.transforms.places import SETTABLE, Form, Place
 
 __all__ = ["PLAIN", "Walk", "cell_value", "ids_of"]
 
@@ -38,10 +42,8 @@ _DYNAMIC = {"getattr", "vars", "__dict__", "attrgetter"}
 _TABLES = {"_parameters", "_buffers", "_modules", "_not_saved", "_hooks", "_pre_hooks"}
 _PACKAGE = __name__.split(".")[0]
 _EMPTY = object()
-_GLOBAL = {  # LOAD_NAME is in bodies of classes, LOAD_FROM_DICT_OR_GLOBALS since Python 3.12
-    "LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS", "STORE_GLOBAL", "DELETE_GLOBAL",
-}  # fmt: skip
 _NONE: frozenset[types.CodeType] = frozenset()
+_NUMBERS = frozenset({int, float})  # that may be opened; flags may not
 
 
 def is_library(module: str | None) -> bool:
@@ -78,43 +80,10 @@ def _announces(kind: type) -> bool:
     return nn is not None and issubclass(kind, nn.Module)
 
 
-def _code_names(
-    code: types.CodeType, found: set[str], unwatched: frozenset[types.CodeType]
-) -> None:
-    found.update(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType) and constant not in unwatched:
-            _code_names(constant, found, unwatched)
-
-
-@functools.lru_cache(maxsize=4096)
-def _of_globals(code: types.CodeType) -> frozenset[str]:
-    """The names that instructions of ``code`` look up among globals, or write there; its names of
-    attributes are not among them.
-    """
-    used = (i.argval for i in dis.get_instructions(code) if i.opname in _GLOBAL)
-    return frozenset(used)
-
-
-def _global_names(code: types.CodeType, unwatched: frozenset[types.CodeType]) -> set[str]:
-    """The globals that code mentions, or functions inside it that are watched."""
-    found = set(_of_globals(code))
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType) and constant not in unwatched:
-            found |= _global_names(constant, unwatched)
-    return found
-
-
-def _read_by(code: types.CodeType, unwatched: frozenset[types.CodeType]) -> set[str]:
-    """The closure variables that code reads itself, or in functions inside it that are watched."""
-    inner = [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
-    if not unwatched.intersection(inner):
-        return set(code.co_freevars)
-    found = {i.argval for i in dis.get_instructions(code) if i.opname.endswith("DEREF")}
-    for each in inner:
-        if each not in unwatched:
-            found |= _read_by(each, unwatched)
-    return found
+def _has_silent_numbers(kind: type) -> bool:
+    """Whether ``Module.__setattr__`` does not announce a number that becomes another."""
+    nn = sys.modules.get(f"{_PACKAGE}.nn.module")
+    return nn is not None and issubclass(kind, nn.Module) and bool(nn.is_own(kind))
 
 
 def _function_of(member: object) -> object:
@@ -148,12 +117,20 @@ class Walk:
     repeated with those it found (see ``guards``).
     """
 
-    def __init__(self, names: set[str], unwatched: frozenset[types.CodeType] = _NONE) -> None:
+    def __init__(
+        self, names: set[str], unwatched: frozenset[types.CodeType] = _NONE,
+        opened: frozenset[Path] = frozenset(),
+    ) -> None:  # fmt: skip
         self.names = set(names)
+        self._opened = opened
+        self.places: dict[Path, tuple[Place, object]] = {}  # with what is there
+        self.typed: list[tuple[Place, type]] = []  # those of opened numbers
+        self.stored: set[str] = set()  # what code may set
+        self._by_identity = True  # what is walked is the same object at every call
         self._unwatched = unwatched  # code that is not looked into
         self.seen: dict[Path, object] = {}
         self.lookups: list[tuple[Mapping[str, object], str, object]] = []
-        self.sizes: list[tuple[dict[str, object], int]] = []
+        self.sizes: list[tuple[Sized, int]] = []
         self.cells: list[tuple[types.CellType, object]] = []
         self.functions: list[tuple[types.FunctionType, object, object]] = []
         self.items: list[tuple[Callable[[], Iterable[object]], tuple[int, ...]]] = []
@@ -173,19 +150,22 @@ class Walk:
         code = f.__code__
         if code in self._unwatched:
             return
-        read = _read_by(code, self._unwatched)
+        read = read_by(code, self._unwatched)
         for name, cell in zip(code.co_freevars, f.__closure__ or (), strict=True):
             value = cell_value(cell)
             if name not in read or getattr(type(value), "is_cache", False):
                 continue
-            self.cells.append((cell, value))
-            self.value(value, name, 0)
+            place = Place(Form.CELL, cell, None, name)
+            if not self._open(place, value, name):
+                self.cells.append((cell, value))
+            self.value(value, name, 0, place=place)
         if is_library(f.__module__):
             return
         names: set[str] = set()
-        _code_names(code, names, self._unwatched)
+        code_names(code, names, self._unwatched)
         self.names |= names
-        self._named(f.__globals__, _global_names(code, self._unwatched), "")
+        self.stored |= stored(code)
+        self._named(f.__globals__, global_names(code, self._unwatched), "")
         self.functions.append((f, f.__defaults__, f.__kwdefaults__))
         self.value(f.__defaults__, f"{path} defaults", 0)
         self.value(f.__kwdefaults__, f"{path} keyword defaults", 0)
@@ -193,16 +173,34 @@ class Walk:
     def _named(self, held: dict[str, object], names: set[str], prefix: Path) -> None:
         """The globals of a function, or the contents of a user's module, that code mentions."""
         for name in sorted(names & held.keys()):
-            value = held[name]
-            self.lookups.append((held, name, value))
-            self.value(value, prefix + name, 0)
+            self._entry(held, name, prefix + name, 0)
 
-    def arguments(self, values: Iterable[tuple[Path, object]]) -> None:
-        """Objects among the arguments: their tensors are the call's, the rest is watched."""
+    def _entry(self, held: dict[str, object], name: str, path: Path, depth: int) -> None:
+        """What a namespace has under a name."""
+        value, place = held[name], Place(Form.ITEM, held, name, name)
+        if not self._open(place, value, path):
+            self.lookups.append((held, name, value))
+        self.value(value, path, depth, place=place)
+
+    def _open(self, place: Place, value: object, path: Path) -> bool:
+        """Whether there is a number that may have any value, whose type is then watched."""
+        if path not in self._opened or type(value) not in _NUMBERS or not self._by_identity:
+            return False
+        self.typed.append((place, type(value)))
+        return True
+
+    def arguments(self, values: Iterable[tuple[Path, object, bool]]) -> None:
+        """Objects among the arguments: their tensors are the call's, the rest is watched. The flag
+        says that a call passes the very same object.
+        """
         self._in_arguments = True
-        for path, value in values:
+        for path, value, self._by_identity in values:
             self.value(value, path, 0)
-        self._in_arguments = False
+        self._in_arguments, self._by_identity = False, True
+
+    def may_set(self, place: Place) -> bool:
+        """Whether code that was walked may set what is there."""
+        return "*" in self.stored or place.name in self.stored
 
     # -- values ------------------------------------------------------------------------------------
     def _again(self, value: object, path: Path) -> bool:
@@ -216,10 +214,17 @@ class Walk:
             self.seen[path] = ("same", first)
         return True
 
-    def value(self, value: object, path: Path, depth: int, watched: bool = True) -> None:
+    def value(
+        self, value: object, path: Path, depth: int, watched: bool = True,
+        place: Place | None = None,
+    ) -> None:  # fmt: skip
         """Record one value and what it holds; ``watched``: its changes are not announced."""
         if isinstance(value, PLAIN):
             self.seen[path] = (type(value).__name__, repr(value))
+            if place is not None and self._by_identity:
+                self.places[path] = place, value
+                if path in self._opened and type(value) in _NUMBERS:
+                    self.seen[path] = (type(value).__name__, "any")
         elif isinstance(value, TensorCore):
             self._keep.append(value)
             self.seen[path] = (type(value).__name__, id(value))
@@ -258,22 +263,65 @@ class Walk:
             self.seen[f"{path} settings"] = repr(guard(value))
             watched = False
         if isinstance(value, dict):
-            if watched:
-                self.items += [(value.values, ids_of(value.values())), (value.keys, ids_of(value))]
-            for i, (key, item) in enumerate(list(value.items())):
-                name = repr(key) if isinstance(key, PLAIN) else f"#{i}"
-                if not isinstance(key, PLAIN):
-                    self.value(key, f"{path}.keys[{i}]", depth + 1, watched)
-                if guard is None or not isinstance(item, PLAIN):
-                    self.value(item, f"{path}[{name}]", depth + 1, watched)
+            self._dict(value, path, depth, watched, guard is None)
             return
         items = tuple(value)
-        if watched and not isinstance(value, (tuple, frozenset)):
-            self.items.append((value.__iter__, ids_of(items)))
         if isinstance(value, (set, frozenset)):
             items = tuple(sorted(items, key=repr))
+        places = self._places(value, range(len(items)), watched)
+        if watched and not isinstance(value, (tuple, frozenset)):
+            paths = [f"{path}[{i}]" for i in range(len(items))]
+            if not self._items(value, paths, places, items):
+                self.items.append((value.__iter__, ids_of(value)))
         for i, item in enumerate(items):
-            self.value(item, f"{path}[{i}]", depth + 1, watched)
+            self.value(item, f"{path}[{i}]", depth + 1, watched, places[i])
+
+    def _dict(self, value: Any, path: Path, depth: int, watched: bool, by_value: bool) -> None:
+        keys = list(value)
+        paths = [f"{path}[{repr(k) if isinstance(k, PLAIN) else f'#{i}'}]"
+                 for i, k in enumerate(keys)]  # fmt: skip
+        places = self._places(value, keys, watched)
+        items = list(value.values())
+        if watched:
+            if not self._items(value, paths, places, items):
+                self.items.append((value.values, ids_of(items)))
+            self.items.append((value.keys, ids_of(value)))
+        for i, (key, item) in enumerate(zip(keys, items, strict=True)):
+            if not isinstance(key, PLAIN):
+                self.value(key, f"{path}.keys[{i}]", depth + 1, watched)
+            if by_value or not isinstance(item, PLAIN):
+                self.value(item, paths[i], depth + 1, watched, places[i])
+
+    def _places(
+        self, value: Any, keys: Iterable[object], watched: bool
+    ) -> list[Place | None]:
+        """The places in a container that can be set."""
+        settable = type(value) in SETTABLE
+        return [
+            Place(Form.ITEM, value, key, ITEMS, not watched)
+            if settable and isinstance(key, PLAIN) else None for key in keys
+        ]  # fmt: skip
+
+    def _items(
+        self, value: Any, paths: Sequence[Path], places: Sequence[Place | None],
+        items: Sequence[object],
+    ) -> bool:  # fmt: skip
+        """Watch the items of a container one by one where some are numbers that may have any value;
+        False if there are none.
+        """
+        if self._opened.isdisjoint(paths):
+            return False
+        opened = {i for i, (path, place, item) in enumerate(zip(paths, places, items, strict=True))
+                  if place is not None and self._open(place, item, path)}  # fmt: skip
+        kept = [i for i in range(len(items)) if i not in opened]
+
+        def others() -> list[object]:
+            now = list(value.values() if isinstance(value, dict) else value)
+            return [now[i] for i in kept] if len(now) == len(items) else []
+
+        self.items.append((others, ids_of(items[i] for i in kept)))
+        self.sizes.append((value, len(items)))
+        return True
 
     def _object(self, value: Any, path: Path, depth: int) -> None:
         kind = type(value)
@@ -315,13 +363,19 @@ class Walk:
                 if not name.startswith("__") or callable(member)
             }  # fmt: skip
             held = vars(base)
-            self.lookups += [(held, name, member) for name, member in members.items()]
+            places: dict[str, Place] = {}
+            for name, member in members.items():
+                if isinstance(member, PLAIN) and type(base) is type:
+                    places[name] = Place(Form.CLASS, base, name, name)
+                    if self._open(places[name], member, f"{base.__name__}.{name}"):
+                        continue
+                self.lookups.append((held, name, member))
             for name, member in members.items():
                 found = _function_of(member)
                 if isinstance(found, types.FunctionType) and name == "__init__":
                     continue
                 if not isinstance(found, (types.MemberDescriptorType, types.GetSetDescriptorType)):
-                    self.value(found, f"{base.__name__}.{name}", 1)
+                    self.value(found, f"{base.__name__}.{name}", 1, place=places.get(name))
 
     def _attributes(self, value: object, path: Path, depth: int) -> None:
         held = getattr(value, "__dict__", None)
@@ -334,17 +388,26 @@ class Walk:
             return
         kind = type(value)
         if _announces(kind):
-            library = is_library(kind.__module__)
-            for name, item in list(held.items()):
-                own = not library and name not in _TABLES
-                self.value(item, f"{path}.{name}", depth + 1, watched=own)
+            self._announced(held, kind, path, depth)
             return
         everything = self._by_any_name(kind)
-        names = tuple(name for name in held if everything or name in self.names)
         self.sizes.append((held, len(held)))
-        self.lookups += [(held, name, held[name]) for name in names]
-        for name in names:
-            self.value(held[name], f"{path}.{name}", depth + 1)
+        for name in [name for name in held if everything or name in self.names]:
+            self._entry(held, name, f"{path}.{name}", depth + 1)
+
+    def _announced(self, held: dict[str, object], kind: type, path: Path, depth: int) -> None:
+        """The attributes of a module or an optimiser, which announces their changes; only numbers
+        of a user's module become others without a word.
+        """
+        library = is_library(kind.__module__)
+        silent = _has_silent_numbers(kind)
+        for name, item in list(held.items()):
+            if silent and type(item) in _NUMBERS:
+                self._entry(held, name, f"{path}.{name}", depth + 1)
+                continue
+            own = not library and name not in _TABLES
+            place = Place(Form.ITEM, held, name, name, announced=True)
+            self.value(item, f"{path}.{name}", depth + 1, watched=own, place=place)
 
     def _by_any_name(self, kind: type) -> bool:
         """Whether code may read attributes that it does not mention by name."""
@@ -367,6 +430,10 @@ class Walk:
         def items() -> list[object]:
             return [getattr(value, name, _EMPTY) for name in names]
 
+        now = dict(zip(names, items(), strict=True))
+        places = {name: Place(Form.SLOT, value, name, name) for name in names}
+        opened = {n for n in names if self._open(places[n], now[n], f"{path}.{n}")}
+        names = tuple(name for name in names if name not in opened)
         self.items.append((items, ids_of(items())))
-        for name, item in zip(names, items(), strict=True):
-            self.value(item, f"{path}.{name}", depth + 1)
+        for name, item in now.items():
+            self.value(item, f"{path}.{name}", depth + 1, place=places[name])

@@ -23,19 +23,20 @@ from lamella.tensor import pending
 from lamella.tensor.core import TensorCore, wrap
 
 __all__ = [
-    "Run", "axis_names", "computed", "lasting", "places", "plain", "returned", "settled",
+    "Run", "axis_names", "computed", "lasting", "number", "places", "plain", "returned", "settled",
     "value_of_handle",
 ]  # fmt: skip
 
 
 @dataclass(slots=True)
 class Run:
-    """What one run of an entry has made: ``nodes`` are its roots."""
+    """What one run of an entry has made: ``nodes`` are its roots, ``numbers`` those it returns."""
 
     handles: list[TensorCore]
     nodes: list[Node]
     sizes: dict[str, int]
     shared: Sequence[int]
+    numbers: Sequence[Any] = ()
 
     def node(self, place: int | Node) -> Node:
         """A root by number; a node that was known when the function was compiled is itself."""
@@ -82,6 +83,11 @@ def returned(number: int, argument: int) -> Callable[[Run], Any]:
         return wrap(node)
 
     return result
+
+
+def number(index: int) -> Callable[[Run], Any]:
+    """A Python number that differs from call to call."""
+    return lambda run: run.numbers[index]
 
 
 def plain(leaf: Any) -> Callable[[Run], Any]:

@@ -5,7 +5,7 @@ values of tensors alone. NumPy arrays are tensors that share their memory for th
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,14 +30,20 @@ class Call:
     """Arguments of one call.
 
     ``shared`` are the numbers of tensors that are arrays of the caller's; ``shapes`` has symbolic
-    shapes by id of the tensor, and ``sizes`` the values of their symbols.
+    shapes by id of the tensor, and ``sizes`` the values of their symbols. Of numbers that are
+    ``opened``, by structure and number of the leaf, only the type is part of the key; ``values`` is
+    for what the program to run makes of them.
     """
 
-    __slots__ = ("_leaves", "args", "key", "options", "shapes", "shared", "sizes", "tensors")
+    __slots__ = (
+        "_structure", "args", "key", "leaves", "numbers", "options", "shapes", "shared", "sizes",
+        "tensors", "values",
+    )  # fmt: skip
 
     def __init__(
-        self, args: tuple[Any, ...], options: dict[str, Any], dynamic: Mapping[str | int, Axes]
-    ) -> None:
+        self, args: tuple[Any, ...], options: dict[str, Any], dynamic: Mapping[str | int, Axes],
+        opened: Collection[tuple[object, int]] = (),
+    ) -> None:  # fmt: skip
         self.args, self.options = args, options
         structure: object = len(args)
         leaves: list[Any] = list(args)
@@ -53,14 +59,41 @@ class Call:
                 leaves[i] = leaf = _tensor_of(leaf)
                 tensors.append(leaf)
         self.tensors: list[TensorCore] = tensors
-        self.shared, self._leaves = shared, leaves
+        self.shared, self.leaves, self._structure = shared, leaves, structure
+        self.values: Any = None
+        self.numbers: list[int] = []  # the leaves that are opened numbers
         self.shapes: dict[int, Shape] = {}
         self.sizes: dict[str, int] = {}
         if dynamic:
             self._open(dynamic)
-        self.key = self._key(leaves, structure)
+        if opened:
+            self.open(opened)
+        else:
+            self.key = self._key(leaves, structure)
 
-    def _key(self, leaves: list[Any], structure: object) -> tuple[object, ...]:
+    def open(self, opened: Collection[tuple[object, int]]) -> None:
+        """Leave the values of these numbers out of the key."""
+        candidates = self.candidates() if opened else {}
+        self.numbers = [i for i in candidates if (self._structure, i) in opened]
+        marked = list(self.leaves)
+        for i in self.numbers:
+            marked[i] = type(marked[i])
+        self.key = self._key(marked, self._structure)
+
+    def candidates(self) -> dict[int, int | float]:
+        """The numbers among the leaves, that could be opened."""
+        return {i: leaf for i, leaf in enumerate(self.leaves) if type(leaf) in (int, float)}
+
+    def positions(self, numbers: Iterable[int]) -> set[tuple[object, int]]:
+        """What :meth:`open` takes to open these leaves."""
+        return {(self._structure, i) for i in numbers}
+
+    def without_numbers(self) -> tuple[object, ...]:
+        """The key of calls that differ in no more than the values of numbers."""
+        marked = [type(leaf) if type(leaf) in (int, float) else leaf for leaf in self.leaves]
+        return self._key(marked, self._structure)
+
+    def _key(self, leaves: Sequence[Any], structure: object) -> tuple[object, ...]:
         key: list[object] = [structure, gradient_mode.enabled]
         shapes = self.shapes
         for leaf in leaves:
@@ -79,11 +112,18 @@ class Call:
             key.append(tuple([first[id(t)] for t in self.tensors]))
         return tuple(key)
 
-    def traced_arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments with tensors in place of arrays; all else is the caller's own object."""
-        if not self.shared:
+    def traced_arguments(
+        self, others: Mapping[int, object] | None = None
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments with tensors in place of arrays, and ``others`` in place of the leaves of
+        those numbers; all else is the caller's own object.
+        """
+        if not self.shared and not others:
             return self.args, self.options
-        place = iter(self._leaves)
+        leaves = list(self.leaves)
+        for i, other in (others or {}).items():
+            leaves[i] = other
+        place = iter(leaves)
 
         def exchange(value: Any) -> Any:
             old, structure = tree.flatten(value)
@@ -109,7 +149,7 @@ class Call:
     def described(self) -> dict[str, str]:
         """Every leaf in words, by path."""
         paths = tree.paths((self.args, self.options))
-        found = {_named(p): self._brief(leaf) for p, leaf in zip(paths, self._leaves, strict=True)}
+        found = {_named(p): self._brief(leaf) for p, leaf in zip(paths, self.leaves, strict=True)}
         found["gradient mode"] = "on" if gradient_mode.enabled else "off"
         repeated = len(self.tensors) - len(set(map(id, self.tensors)))
         found["number of tensors passed twice"] = str(repeated)

@@ -30,6 +30,8 @@ from lamella.tensor.core import Leaf, TensorCore, describe, owners
 from lamella.tensor.pending import placeholder_in, set_trace
 from lamella.transforms.extents import Expected
 from lamella.transforms.guards import Environment
+from lamella.transforms.numbers import Numbers
+from lamella.transforms.signature import Call
 
 __all__ = [
     "GradientSlot", "Outside", "Recording", "compute_later", "leaf_grad", "record", "set_leaf_grad",
@@ -279,10 +281,9 @@ def set_leaf_grad(tensor: TensorCore, grad: TensorCore | None) -> None:
 
 
 def record(
-    f: Callable[..., Any], args: Sequence[Any], options: dict[str, Any],
-    tensors: Sequence[TensorCore], shapes: dict[int, Shape], environment: Environment,
-) -> Recording:  # fmt: skip
-    """Run ``f(*args, **options)`` on placeholders; ``tensors`` are those among the arguments.
+    f: Callable[..., Any], call: Call, environment: Environment, numbers: Numbers
+) -> Recording:
+    """Run ``f`` on placeholders for the tensors of a call, and stand-ins for ``numbers``.
 
     Raises:
         TraceError: for what a compiled program could not repeat faithfully.
@@ -290,27 +291,29 @@ def record(
     with one_at_a_time:
         pending.flush()
         random.generator()  # made inside, it would begin anew at every call
-        trace = JitTrace(shapes)
+        trace = JitTrace(call.shapes)
         try:
-            recording = _run(trace, f, args, options, tensors, environment)
+            recording = _run(trace, f, call, environment, numbers)
         except BaseException:
-            trace.keep(environment.held().union(map(id, tree.leaves((args, options)))))
+            numbers.restore()
+            trace.keep(environment.held().union(map(id, tree.leaves((call.args, call.options)))))
             raise
+        finally:
+            numbers.finish()
         recording.escaped = trace.escaped()
     return recording
 
 
 def _run(
-    trace: JitTrace, f: Callable[..., Any], args: Sequence[Any], options: dict[str, Any],
-    tensors: Sequence[TensorCore], environment: Environment,
-) -> Recording:  # fmt: skip
+    trace: JitTrace, f: Callable[..., Any], call: Call, environment: Environment, numbers: Numbers
+) -> Recording:
     before = environment.random_states()
     previous = set_trace(trace)
     _running.append((threading.get_ident(), trace))
     try:
-        for number, tensor in enumerate(tensors):
+        for number, tensor in enumerate(call.tensors):
             trace.take_argument(tensor, number)
-        leaves, structure = tree.flatten(f(*args, **options))
+        leaves, structure = _called(trace, f, call, numbers)
         if environment.random_states() != before:
             raise TraceError(
                 "[jit] the function draws from Python's or NumPy's random numbers, which would "
@@ -321,6 +324,22 @@ def _run(
         _running.pop()
         set_trace(previous)
         trace.restore()
+
+
+def _called(
+    trace: JitTrace, f: Callable[..., Any], call: Call, numbers: Numbers
+) -> tuple[list[Any], tree.Structure]:
+    """The function's result, in which nothing is a stand-in any more."""
+    first = len(call.tensors)
+    given = numbers.install(lambda handle, i: trace.take_argument(handle, first + i))
+    args, options = call.traced_arguments(given)
+    leaves, structure = tree.flatten(f(*args, **options))
+    del args, options, given
+    leaves = [numbers.result(leaf) for leaf in leaves]
+    numbers.collect()
+    numbers.restore()
+    numbers.release()
+    return leaves, structure
 
 
 def _forget_other_threads() -> None:

@@ -1,0 +1,668 @@
+"""Python numbers that change from call to call: of ``lm.jit`` no trace a value, and never a stale
+one. What is expected is computed by NumPy and Python, on numbers that nothing stands for.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import math
+import pickle
+import types
+import warnings
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+import lamella as lm
+from lamella import nn
+
+X = np.arange(1, 4, dtype=np.float32)
+STEP = 0
+RATE = 1.0
+
+
+@pytest.fixture(autouse=True)
+def _warnings_and_globals() -> Iterator[None]:
+    global STEP, RATE
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+    STEP, RATE = 0, 1.0
+
+
+class Plain:
+    def __init__(self) -> None:
+        self.value = 0.5
+
+
+class Slotted:
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0.5
+
+
+@dataclasses.dataclass
+class Data:
+    value: float = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class Outer:
+    inner: Data = dataclasses.field(default_factory=Data)
+
+
+class Settings:
+    value: ClassVar[float] = 0.5
+
+
+class Layer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.value = 0.5
+
+
+def _closure() -> tuple[Callable[[], float], Callable[[float], None]]:
+    value = 0.5
+
+    def read() -> float:
+        return value
+
+    def write(new: float) -> None:
+        nonlocal value
+        value = new
+
+    return read, write
+
+
+def _of_attribute(holder: Any) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+    return lambda: holder.value, lambda new: setattr(holder, "value", new)
+
+
+def _of_item(holder: Any, key: Any) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+    def write(new: Any) -> None:
+        holder[key] = new
+
+    return lambda: holder[key], write
+
+
+HOLDERS: dict[str, Callable[[], tuple[Callable[[], Any], Callable[[Any], None]]]] = {
+    "object": lambda: _of_attribute(Plain()),
+    "slots": lambda: _of_attribute(Slotted()),
+    "dataclass": lambda: _of_attribute(Data()),
+    "nested": lambda: _of_attribute(Outer().inner),
+    "class": lambda: _of_attribute(Settings),
+    "module": lambda: _of_attribute(Layer()),
+    "library": lambda: _of_attribute(nn.Module()),
+    "namespace": lambda: _of_attribute(types.SimpleNamespace(value=0.5)),
+    "list": lambda: _of_item([0.5, 1.0], 0),
+    "deque": lambda: _of_item(deque([0.5, 1.0]), 1),
+    "dict": lambda: _of_item({"a": 0.5, "b": [1]}, "a"),
+    "ordered": lambda: _of_item(OrderedDict(a=0.5), "a"),
+    "default": lambda: _of_item(defaultdict(float, a=0.5), "a"),
+    "deep": lambda: _of_item({"a": [{"b": 0.5}]}["a"][0], "b"),
+    "closure": _closure,
+}
+
+
+# -- numbers that the caller changes ---------------------------------------------------------------
+@pytest.mark.parametrize("kind", [int, float])
+@pytest.mark.parametrize("name", HOLDERS)
+def test_the_caller_changes_a_number(name: str, kind: type) -> None:
+    read, write = HOLDERS[name]()
+    write(kind(3))
+    f = lm.jit(lambda x: x * read() + 1)
+    for i in range(7):
+        write(kind(3) + kind(i * 2))
+        expected = X * np.float32(read()) + 1
+        np.testing.assert_array_equal(f(X).numpy(), expected)
+        assert type(read()) is kind
+    assert f.programs == 2
+
+
+def test_globals() -> None:
+    global RATE
+    f = lm.jit(lambda x: x * RATE)
+    for i in range(6):
+        RATE = 0.9**i
+        np.testing.assert_array_equal(f(X).numpy(), X * np.float32(0.9**i))
+    assert f.programs == 2
+
+
+def test_arguments() -> None:
+    f = lm.jit(lambda x, n, more: x * n + more["t"])
+    for i in range(6):
+        got = f(X, i, more={"t": i / 3}).numpy()
+        np.testing.assert_array_equal(got, X * np.float32(i) + np.float32(i / 3))
+    assert f.programs == 2
+    np.testing.assert_array_equal(f(X, 2.5, more={"t": 1}).numpy(), X * np.float32(2.5) + 1)
+    assert f.programs == 3, "of another type"
+    f(X, True, more={"t": 1})
+    assert f.programs == 4, "a flag is no number"
+
+
+def test_several_numbers_and_a_flag() -> None:
+    config: dict[str, Any] = {"a": 1.0, "b": 2, "on": True}
+    f = lm.jit(lambda x: x * config["a"] + (config["b"] if config["on"] else -config["b"]))
+    for i in range(8):
+        config.update(a=i / 2, b=i, on=i < 4)
+        sign = 1 if i < 4 else -1
+        np.testing.assert_array_equal(f(X).numpy(), X * np.float32(i / 2) + sign * i)
+    assert f.programs == 3
+
+
+def test_the_holder_is_exchanged() -> None:
+    box = types.SimpleNamespace(held={"t": 1.0})
+    f = lm.jit(lambda x: x * box.held["t"])
+    for i in range(5):
+        box.held = {"t": i / 4}
+        np.testing.assert_array_equal(f(X).numpy(), X * np.float32(i / 4))
+    assert f.programs == 2
+
+
+def test_what_is_rounded_as_a_number_of_the_program() -> None:
+    box, half = [0.1], lm.ones(3, dtype=lm.float16)
+    whole = lm.ones(3, dtype=lm.int32)
+    f = lm.jit(lambda x: (x * box[0], half * box[0], whole * box[0], lm.asarray(box[0])))
+    for value in (0.1, 1 / 3, 1e-8, -0.0, math.inf, math.nan, 65519.0):
+        box[0] = value
+        a, b, c, d = f(X)
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.testing.assert_array_equal(a.numpy(), X * np.float32(value))
+            np.testing.assert_array_equal(b.numpy(), np.ones(3, np.float16) * np.float16(value))
+        np.testing.assert_array_equal(c.numpy(), np.full(3, value, np.float32))
+        assert c.dtype is lm.float32 and d.dtype is lm.float32
+        np.testing.assert_array_equal(np.signbit(d.numpy()), np.signbit(value))
+    assert f.programs == 2
+
+
+# -- numbers that the function changes -------------------------------------------------------------
+@pytest.mark.parametrize("name", HOLDERS)
+def test_the_function_changes_a_number(name: str) -> None:
+    read, write = HOLDERS[name]()
+    write(1)
+
+    @lm.jit
+    def f(x: Any) -> Any:
+        write(read() + 1)
+        return x * read()
+
+    for i in range(6):
+        np.testing.assert_array_equal(f(X).numpy(), X * (i + 2))
+        assert read() == i + 2 and type(read()) is int
+    write(100)
+    np.testing.assert_array_equal(f(X).numpy(), X * 101)
+    assert read() == 101
+    assert f.programs == 2
+
+
+def test_a_global_that_the_function_changes() -> None:
+    @lm.jit
+    def f(x: Any) -> Any:
+        global STEP
+        STEP += 1
+        return x + STEP
+
+    for i in range(5):
+        np.testing.assert_array_equal(f(X).numpy(), X + i + 1)
+        assert i + 1 == STEP
+    assert f.programs == 2
+
+
+def test_the_first_program_also_sets_what_it_was_traced_to_set() -> None:
+    box: dict[str, Any] = {"n": 0, "ready": False}
+
+    @lm.jit
+    def f(x: Any) -> Any:
+        box["n"] += 1
+        box["ready"] = True
+        return x * box["n"]
+
+    for _ in range(3):
+        box.update(n=0, ready=False)
+        np.testing.assert_array_equal(f(X).numpy(), X)
+        assert box == {"n": 1, "ready": True}
+    assert f.programs == 1
+
+
+def test_integers_have_no_bounds_and_floats_have_64_bits() -> None:
+    box: list[Any] = [1, 1.0]
+
+    @lm.jit
+    def f(x: Any) -> Any:
+        box[0] = box[0] * 2**40 + 1
+        box[1] = box[1] / 3 + 1e-17
+        return x
+
+    n, t = 1, 1.0
+    for _ in range(6):
+        f(X)
+        n, t = n * 2**40 + 1, t / 3 + 1e-17
+        assert box == [n, t] and type(box[0]) is int
+    assert f.programs == 2
+
+
+def test_results_are_python_numbers() -> None:
+    box = [1, 1.5]
+
+    @lm.jit
+    def f(x: Any) -> Any:
+        box[0] += 3
+        return {"x": x * box[1], "n": box[0], "more": (box[1] / 2, "text")}
+
+    for i in range(5):
+        box[1] = i + 0.5
+        found = f(X)
+        assert found["n"] == 1 + 3 * (i + 1) and type(found["n"]) is int
+        assert found["more"] == ((i + 0.5) / 2, "text") and type(found["more"][0]) is float
+    assert f.programs == 2
+
+
+def test_all_arithmetic_is_pythons() -> None:
+    box: list[Any] = [7, 2.5]
+
+    def f(x: Any) -> Any:
+        n, t = box
+        whole = [n + 2, 2 - n, n * 3, n // 2, 7 // n, n % 3, -n, +n, abs(-n), n << 2, n >> 1, n & 6]
+        whole += [n | 8, n ^ 5, ~n, divmod(n, 2)[0], round(n), n**2, 2**n, 1 << n, 3 & n]
+        real = [n / 2, t + n, t - 1, 1 - t, t * t, t / 3, 3 / t, t // 2, t % 2, t**2, 2**t, -t]
+        real += [abs(-t), round(t, 1), round(t), math.floor(t), math.ceil(t), math.trunc(t)]
+        return x, whole, real, min(n, 3), max(t, 9.5)
+
+    compiled = lm.jit(f)
+    for n, t in [(7, 2.5), (8, 2.75), (9, 3.5), (11, -1.25), (12, 8.0)]:
+        box[:] = n, t
+        _, *found = compiled(X)
+        _, *expected = f(X)
+        assert found == expected
+        assert [type(v) for v in found[1]] == [type(v) for v in expected[1]]
+    assert compiled.programs <= 3
+
+
+# -- Python values ---------------------------------------------------------------------------------
+USES: dict[str, tuple[Callable[[Any, Any], Any], int]] = {
+    "branch": (lambda x, n: x if n > 3 else -x, 2),
+    "truth": (lambda x, n: x if n else -x, 2),
+    "every third": (lambda x, n: x if n % 3 == 0 else -x, 2),
+    "range": (lambda x, n: sum((x for _ in range(n)), start=x), 8),
+    "shape": (lambda x, n: x.reshape(3, 1) * np.ones((1, n + 1), np.float32), 8),
+    "rows": (lambda x, n: x * (n // 4), 2),
+    "list index": (lambda x, n: x * [1.0, 3.0, 7.0, 8.0, 2.0, 4.0, 5.0, 6.0][n], 8),
+    "key": (lambda x, n: x * {i: i + 0.5 for i in range(8)}[n], 8),
+    "text": (lambda x, n: x * len(f"{n:b}"), 8),
+    "C": (lambda x, n: x * np.float32(math.cos(n)), 8),
+    "float": (lambda x, n: x * float(n), 8),
+    "json": (lambda x, n: x * len(json.dumps({"n": n})), 8),
+    "NumPy": (lambda x, n: x * np.multiply(n, np.ones(3, np.float32)), 8),
+    "array": (lambda x, n: x * (np.ones(3, np.float32) * n), 8),
+    "power": (lambda x, n: x**n, 8),
+    "match": (lambda x, n: x * (2 if isinstance(n, int) and n in (1, 2) else 3), 8),
+    "sort": (lambda x, n: x * sorted([5, n, 3])[0], 8),
+    "type": (lambda x, n: x * 2 if type(n) is int else x * n, 8),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("place", ["argument", "item"])
+def test_a_number_as_a_python_value(use: str, place: str) -> None:
+    f, most = USES[use]
+    box = [0]
+    compiled = lm.jit(f) if place == "argument" else lm.jit(lambda x: f(x, box[0]))
+    for n in [0, 1, 2, 3, 4, 5, 6, 7, 3, 0]:
+        box[0] = n
+        got = compiled(X, n) if place == "argument" else compiled(X)
+        expected = f(X, n)
+        np.testing.assert_allclose(got.numpy(), expected, rtol=1e-6)
+        assert got.dtype.name == expected.dtype.name or use == "text"
+    assert compiled.programs <= most + 1
+
+
+def test_numbers_in_indices_slices_and_constants() -> None:
+    table = np.arange(40, dtype=np.float32).reshape(8, 5)
+    box = [0]
+
+    def f(x: Any) -> Any:
+        i = box[0]
+        return x[i], x[i + 1, 2], x[-1 - i], x[i : i + 1], x[i // 2 : 1 + i // 2, 1:], x[i:]
+
+    compiled = lm.jit(f)
+    for i in range(7):
+        box[0] = i
+        for got, expected in zip(compiled(table), f(table), strict=True):
+            np.testing.assert_array_equal(got.numpy(), expected)
+    assert compiled.programs <= 9, "one for every length"
+    moving = lm.jit(lambda x: (x[box[0]], x[box[0] : box[0] + 1], x[: 1 + 0 * box[0]]))
+    for i in range(7):
+        box[0] = i
+        wanted = table[i], table[i : i + 1], table[:1]
+        for got, expected in zip(moving(table), wanted, strict=True):
+            np.testing.assert_array_equal(got.numpy(), expected)
+    assert moving.programs == 2
+    box[0] = 9
+    with pytest.raises(IndexError):
+        compiled(table)
+    with pytest.raises(IndexError):
+        moving(table)
+    box[0] = 1
+    np.testing.assert_array_equal(compiled(table)[0].numpy(), table[1])
+
+
+def test_functions_with_number_options() -> None:
+    box = [0.5]
+    checks: list[Callable[[Any, float], Any]] = [
+        lambda x, t: lm.clip(x, -t, t), lambda x, t: lm.where(x > t, x, t),
+        lambda x, t: nn.functional.leaky_relu(x, t), lambda x, t: lm.full((3,), t),
+        lambda x, t: nn.functional.elu(x, t), lambda x, t: lm.linspace(0.0, t, 4),
+        lambda x, t: nn.functional.layer_norm(x, (3,), eps=t), lambda x, t: lm.maximum(x, t),
+        lambda x, t: lm.asarray(t) * 2, lambda x, t: x / t, lambda x, t: t / x,
+        lambda x, t: lm.pad(x, 1, constant_values=t), lambda x, t: nn.functional.gelu(x) * t,
+        lambda x, t: lm.arange(0.0, 3 * t, t), lambda x, t: lm.isclose(x, x * t, rtol=t),
+    ]  # fmt: skip
+    for f in checks:
+        compiled = lm.jit(lambda x, f=f: f(x, box[0]))
+        for value in (0.5, 0.25, 0.75, 2.0):
+            box[0] = value
+            got, expected = compiled(X), f(lm.asarray(X), value)
+            np.testing.assert_array_equal(got.numpy(), expected.numpy())
+            assert got.dtype is expected.dtype
+
+
+def test_integers_out_of_range_raise_as_they_do_outside() -> None:
+    box, small = [1], lm.ones(3, dtype=lm.int8)
+    f = lm.jit(lambda: small + box[0])
+    for value in (1, 2, 100):
+        box[0] = value
+        assert f().tolist() == [1 + value] * 3
+    box[0] = 1000
+    with pytest.raises(lm.errors.OptionError, match="1000 does not fit int8"):
+        f()
+    box[0] = 10**400
+    real = lm.jit(lambda x: x * box[0])
+    with pytest.raises(lm.errors.OptionError):
+        real(X)
+    box[0] = 3
+    assert f().tolist() == [4] * 3
+
+
+def test_division_by_zero_raises_on_the_users_line() -> None:
+    box = [1]
+    f = lm.jit(lambda x: x * (12 // box[0]))
+    for value in (1, 2, 3, 4):
+        box[0] = value
+        np.testing.assert_array_equal(f(X).numpy(), X * (12 // value))
+    box[0] = 0
+    with pytest.raises(ZeroDivisionError):
+        f(X)
+    box[0] = 6
+    np.testing.assert_array_equal(f(X).numpy(), X * 2)
+    assert f.programs == 2
+
+
+# -- where a number goes ---------------------------------------------------------------------------
+def test_a_number_put_elsewhere_is_a_number() -> None:
+    box, seen, other = [1], [0], types.SimpleNamespace()
+
+    @lm.jit
+    def f(x: Any) -> Any:
+        seen.append(box[0])
+        other.last = box[0] * 2
+        return x * box[0]
+
+    for i in range(5):
+        box[0] = i
+        np.testing.assert_array_equal(f(X).numpy(), X * i)
+        assert other.last == 2 * i and type(other.last) is int
+        assert seen[-1] == i and type(seen[-1]) is int
+    assert seen == [0, 0, 1, 2, 3, 4]
+
+
+def test_a_number_moved_from_one_place_to_another() -> None:
+    box = types.SimpleNamespace(now=1.0, before=0.0)
+
+    @lm.jit
+    def f(x: Any) -> Any:
+        box.before, box.now = box.now, box.now * 2
+        return x * (box.now - box.before)
+
+    now, before = 1.0, 0.0
+    for _ in range(6):
+        f(X)
+        before, now = now, now * 2
+        assert (box.now, box.before) == (now, before)
+    assert f.programs <= 3
+
+
+def test_a_number_becomes_a_tensor_and_another_type() -> None:
+    box: dict[str, Any] = {"total": 0.0, "n": 0}
+
+    @lm.jit
+    def f(x: Any) -> Any:
+        box["total"] = box["total"] + x.sum()
+        box["n"] = box["n"] + 0.5
+        return x
+
+    for i in range(4):
+        f(X)
+        assert float(box["total"]) == 6.0 * (i + 1)
+        assert box["n"] == 0.5 * (i + 1)
+
+
+def test_a_closure_that_keeps_a_number() -> None:
+    box = [1.0]
+    f = lm.jit(lambda x: (x, (lambda t: lambda: t)(box[0])))
+    for i in range(4):
+        box[0] = i / 2
+        assert f(X)[1]() == i / 2
+
+
+# -- errors ----------------------------------------------------------------------------------------
+def test_an_exception_leaves_numbers_as_they_were() -> None:
+    box, state = types.SimpleNamespace(n=0), lm.zeros(3)
+
+    @lm.jit
+    def f(x: Any) -> Any:
+        box.n += 1
+        state.add_(x)
+        if box.n == 4:
+            raise RuntimeError("four")
+        return x * box.n
+
+    for _ in range(3):
+        f(X)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="four"):
+            f(X)
+        assert box.n == 3 and type(box.n) is int
+        np.testing.assert_array_equal(state.numpy(), 3 * X)
+    box.n = 10
+    np.testing.assert_array_equal(f(X).numpy(), X * 11)
+    assert f.programs <= 3
+
+
+def test_a_program_that_fails_leaves_numbers_as_they_were() -> None:
+    box, index = [0], lm.asarray([0])
+
+    @lm.jit
+    def f(x: Any, i: Any) -> Any:
+        box[0] += 1
+        return x[i] * box[0]
+
+    for i in range(3):
+        assert f(X, index).tolist() == [1.0 + i]
+    with pytest.raises(IndexError):
+        f(X, lm.asarray([7]))
+    assert box == [3]
+    assert f(X, index).tolist() == [4.0]
+    assert f.programs == 2
+
+
+def test_lower_changes_nothing() -> None:
+    box = [0]
+
+    @lm.jit
+    def f(x: Any) -> Any:
+        box[0] += 1
+        return x * box[0]
+
+    f.lower(lm.asarray(X))
+    assert box == [0]
+    f(X)
+    assert box == [1]
+
+
+# -- other transformations -------------------------------------------------------------------------
+def test_nested_jit_and_derivatives() -> None:
+    box = types.SimpleNamespace(t=1.0, n=0)
+
+    @lm.jit
+    def inner(x: Any) -> Any:
+        box.n += 1
+        return (x**2 * box.t).sum()
+
+    outer = lm.jit(lambda x: (lm.grad(inner)(x), lm.vmap(lambda y: y * box.t)(x)))
+    for i in range(5):
+        box.t = i / 2
+        gradient, mapped = outer(X)
+        np.testing.assert_array_equal(gradient.numpy(), 2 * X * np.float32(i / 2))
+        np.testing.assert_array_equal(mapped.numpy(), X * np.float32(i / 2))
+        assert box.n == i + 1
+    assert outer.programs == 2
+    np.testing.assert_allclose(float(inner(X)), (X**2).sum() * 2.0)
+    assert box.n == 6
+
+
+def test_derivatives_of_a_compiled_call_replay_its_numbers() -> None:
+    box = [1.0]
+    f = lm.jit(lambda x: (x**3 * box[0]).sum())
+    for value in (1.0, 2.0, 0.5, 4.0):
+        box[0] = value
+        x = lm.asarray(X, copy=True).requires_grad_()
+        y = f(x)
+        box[0] = 77.0  # what is differentiated is the call as it was
+        y.backward()
+        np.testing.assert_allclose(x.grad.numpy(), 3 * X**2 * value, rtol=1e-6)
+        box[0] = value
+        np.testing.assert_allclose(lm.grad(f)(lm.asarray(X)).numpy(), 3 * X**2 * value, rtol=1e-6)
+    assert f.programs <= 4, "two for each kind of argument"
+
+
+def test_the_derivative_by_a_number() -> None:
+    box = [1.0]
+    f = lm.jit(lambda x: lm.grad(lambda t: (x * t**2).sum())(box[0]))
+    for value in (1.0, 2.0, 3.0, 4.0):
+        box[0] = value
+        np.testing.assert_allclose(f(X).numpy(), X.sum() * 2 * value, rtol=1e-6)
+    assert f.programs == 2
+
+
+def test_loops_and_branches_inside() -> None:
+    box = [1.0, 1]
+
+    def f(x: Any) -> Any:
+        swept = lm.scan(lambda c, y: (c * box[0] + y, c), 0.0, x)[0]
+        chosen = lm.cond(x.sum() > 3, lambda: x * box[1], lambda: x)
+        return lm.checkpoint(lambda z: z * box[0])(x) + swept + chosen
+
+    compiled = lm.jit(f)
+    for i in range(5):
+        box[:] = i / 2, i
+        t, carry = i / 2, np.float32(0)
+        for y in X:
+            carry = carry * np.float32(t) + y
+        np.testing.assert_allclose(compiled(X).numpy(), X * t + carry + X * i, rtol=1e-6)
+    assert compiled.programs == 2
+
+
+# -- training --------------------------------------------------------------------------------------
+class Annealed(nn.Module):
+    """Counts its calls and lowers its temperature."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 2)
+        self.calls, self.temperature = 0, 4.0
+
+    def forward(self, x: Any) -> Any:
+        if self.training:
+            self.calls += 1
+            self.temperature = max(self.temperature * 0.9, 0.5)
+        return self.linear(x) / self.temperature
+
+
+def test_a_training_step_is_the_same_as_without() -> None:
+    def train(compiled: bool) -> tuple[list[float], int, float, int]:
+        lm.manual_seed(0)
+        model = Annealed()
+        optimizer = lm.optim.Adam(model.parameters(), lr=0.05)
+
+        def step(x: Any) -> Any:
+            loss = (model(x) ** 2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        run = lm.jit(step) if compiled else step
+        losses = [float(run(lm.asarray(X[None] + i))) for i in range(30)]
+        return losses, model.calls, model.temperature, getattr(run, "programs", 0)
+
+    losses, calls, temperature, programs = train(True)
+    expected = train(False)
+    np.testing.assert_allclose(losses, expected[0], rtol=1e-5)
+    assert (calls, temperature) == expected[1:3] == (30, 0.5)
+    assert programs <= 4
+
+
+# -- copies, sharing -------------------------------------------------------------------------------
+def test_copied_and_pickled_holders() -> None:
+    model = Annealed()
+    f = lm.jit(model)
+    for _ in range(4):
+        f(X)
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert other.calls == 4 and type(other.calls) is int
+        g = lm.jit(other)
+        for _ in range(3):
+            g(X)
+        assert (other.calls, model.calls) == (7, 4)
+        assert g.programs == 2
+
+
+def test_two_functions_share_a_number() -> None:
+    model = Annealed()
+    count, read = lm.jit(model), lm.jit(lambda x: x * model.calls + model.temperature)
+    for i in range(6):
+        count(X)
+        expected = X * np.float32(i + 1) + np.float32(model.temperature)
+        np.testing.assert_array_equal(read(X).numpy(), expected)
+    assert (count.programs, read.programs) == (2, 2)
+
+
+def test_other_functions_see_what_a_call_has_set() -> None:
+    drop = nn.Dropout(0.5)
+    other = lm.jit(lambda x: x * drop.p)
+
+    @lm.jit
+    def f(x: Any) -> Any:
+        drop.p = drop.p / 2
+        return x * drop.p
+
+    for i in range(5):
+        np.testing.assert_array_equal(other(X).numpy(), X * np.float32(0.5 ** (i + 1)))
+        np.testing.assert_array_equal(f(X).numpy(), X * np.float32(0.5 ** (i + 2)))
+    assert (f.programs, other.programs) == (2, 2)
+
+
+def test_without_optimisations() -> None:
+    box = [1.0]
+    f = lm.jit(lambda x: (x * box[0], box[0]))
+    with lm.config(optimize=False):
+        for value in (1.0, 2.0, 3.0):
+            box[0] = value
+            np.testing.assert_array_equal(f(X)[0].numpy(), X * np.float32(value))
+    assert f.programs == 2
