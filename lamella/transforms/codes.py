@@ -69,10 +69,9 @@ def stored(code: types.CodeType) -> frozenset[str]:
     inside it; ``ITEMS`` if items of containers, everything (``"*"``) if that cannot be told.
     """
     found = {
-        ITEMS if i.opname == "STORE_SUBSCR" else i.argval
-        for i in dis.get_instructions(code)
-        if i.opname.startswith("STORE_") and isinstance(i.argval, str | None)
-    }
+        ITEMS if i.opname in ("STORE_SUBSCR", "STORE_SLICE") else str(i.argval)
+        for i in dis.get_instructions(code) if i.opname.startswith("STORE_")
+    }  # fmt: skip
     if not _INDIRECT.isdisjoint(code.co_names):
         found.add("*")
     inner = [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]

@@ -158,6 +158,7 @@ def _comparison(walk: Walk) -> Callable[[], bool]:
     """A function that compares what was seen, written for it: an expression without loops."""
     names: dict[str, Any] = {
         "map": map, "id": id, "len": len, "type": type, "getattr": getattr, "vars": vars,
+        "repr": repr,
     }  # fmt: skip
     checks: list[str] = []
 
@@ -169,7 +170,10 @@ def _comparison(walk: Walk) -> Callable[[], bool]:
     for attributes, size in walk.sizes:
         check("len({0}) == {1}", attributes, size)
     for held, name, value in walk.lookups:
-        check("{0}[{1}] is {2}", held, name, value)
+        if type(value) is float:  # one that has been computed again
+            check("({0}[{1}] is {2} or repr({0}[{1}]) == {3})", held, name, value, repr(value))
+        else:
+            check("{0}[{1}] is {2}", held, name, value)
     for f, defaults, keywords in walk.functions:
         check("{0}.__defaults__ is {1} and {0}.__kwdefaults__ is {2}", f, defaults, keywords)
     for cell, value in walk.cells:

@@ -49,10 +49,9 @@ class Numbers:
 
     def __init__(self, environment: Environment, call: Call) -> None:
         places, opened = environment.places, environment.opened
-        self._places = {
-            path: (place, value) for path, (place, value) in places.items()
-            if path in opened or environment.may_set(place)
-        }  # fmt: skip
+        self._places = {path: places[path] for path in opened}
+        self._places |= {p: found for p, found in places.items() if environment.may_set(found[0])}
+        self._may_set = environment.may_set
         self.sources: list[Source] = [*opened, *call.numbers]
         self._before: list[Any] = [places[path][1] for path in opened]
         self._before += [call.leaves[i] for i in call.numbers]
@@ -104,7 +103,7 @@ class Numbers:
         """Note what the function has set."""
         for path, (place, before) in self._places.items():
             now = _read(place)
-            if is_symbolic(now) or isinstance(now, PLAIN):
+            if self._is_ours(place, now):
                 at = self.tape.at(now)
                 mine = isinstance(at, At) and at.index < self.tape.sources
                 if mine and self.sources[at.index] == path:
@@ -112,11 +111,15 @@ class Numbers:
                 if isinstance(at, At) or not _is_same(now, before):
                     self._writes.append((path, at))
 
+    def _is_ours(self, place: Place, now: object) -> bool:
+        """Whether the function has put there what is there: a number, or another plain value."""
+        return is_symbolic(now) or (isinstance(now, PLAIN) and self._may_set(place))
+
     def restore(self) -> None:
         """Put back what was in every place, but where there is no plain value any more."""
         for place, before in self._places.values():
             now = _read(place)
-            if now is not before and (is_symbolic(now) or isinstance(now, PLAIN)):
+            if now is not before and self._is_ours(place, now):
                 place.write(before)
                 if place.announced:
                     bump()

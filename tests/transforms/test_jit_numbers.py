@@ -8,7 +8,9 @@ import copy
 import dataclasses
 import json
 import math
+import operator
 import pickle
+import threading
 import types
 import warnings
 from collections import OrderedDict, defaultdict, deque
@@ -458,6 +460,50 @@ def test_a_closure_that_keeps_a_number() -> None:
     for i in range(4):
         box[0] = i / 2
         assert f(X)[1]() == i / 2
+
+
+def test_objects_among_the_arguments() -> None:
+    f = lm.jit(lambda box, x: (setattr(box, "value", box.value + 1), x * box.value)[1])
+    first, second = Plain(), Plain()
+    for i in range(5):
+        np.testing.assert_array_equal(f(first, X).numpy(), X * np.float32(i + 1.5))
+        assert (first.value, second.value) == (i + 1.5, 0.5)
+    np.testing.assert_array_equal(f(second, X).numpy(), X * np.float32(1.5))
+    assert (first.value, second.value) == (5.5, 1.5)
+    assert f.programs == 3
+
+
+def test_modules_among_the_arguments_are_not_taken_for_one_another() -> None:
+    f = lm.jit(lambda module, x: x * module.value)
+    modules = [Layer(), Layer(), Layer()]
+    for i in range(9):
+        modules[i % 3].value = float(i % 4)
+        for module in modules:
+            np.testing.assert_array_equal(f(module, X).numpy(), X * np.float32(module.value))
+
+
+def test_what_others_change_meanwhile_is_theirs() -> None:
+    stats = {"n": 1, "of others": 1}
+
+    def elsewhere() -> None:
+        thread = threading.Thread(target=operator.setitem, args=(stats, "of others", 50))
+        thread.start()
+        thread.join()
+
+    @lm.jit
+    def f(x: Any) -> Any:
+        elsewhere()
+        return x * stats["n"]
+
+    for i in range(4):  # opened after the first
+        stats["of others"] = i
+        f(X)
+        assert stats["of others"] == (50 if i < 2 else i)
+    np.testing.assert_array_equal(f(X[:2]).numpy(), X[:2])
+    assert stats["of others"] == 50, "set while it was traced, by another thread"
+    stats["of others"] = 7
+    f(X[:2])
+    assert stats["of others"] == 7, "no program sets it"
 
 
 # -- errors ----------------------------------------------------------------------------------------
