@@ -65,10 +65,10 @@ def test_an_interruption_while_results_are_handed_out_hands_out_the_rest(monkeyp
     step, alone, shared, _holders = counting_step()
     deliver, calls = Entry._deliver, []
 
-    def interrupted(self, run):
+    def interrupted(self, run, call):
         calls.append(run)
         if len(calls) > 1:
-            return deliver(self, run)
+            return deliver(self, run, call)
         run.handles[self._states[0][0]].node = run.nodes[self._states[0][1]]
         raise KeyboardInterrupt
 
