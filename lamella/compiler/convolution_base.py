@@ -18,25 +18,24 @@ from lamella.compiler.convolution_plan import Axis, parts_of
 from lamella.compiler.elements import Elements
 from lamella.compiler.fusion import Group
 from lamella.compiler.statements import Program, Statement
+from lamella.compiler.tail import stores
 from lamella.compiler.walk import extent_of
 from lamella.dtypes import int64
 from lamella.ir.dim import Size
 from lamella.ir.index import (
     TRUE,
-    Substitution,
     add,
     both,
     bounds,
     constant,
     floordiv,
-    linearise,
     lt,
     minimum,
     mod,
     mul,
     sub,
 )  # fmt: skip
-from lamella.ir.loops import Apply, Const, Expr, For, Load, Stmt, Store, Var, cast
+from lamella.ir.loops import Apply, Const, Expr, For, Stmt, Var, cast
 from lamella.ir.node import Node
 from lamella.ops.base import Index
 from lamella.ops.convolution import Conv
@@ -162,26 +161,7 @@ class ConvolutionWriter(ABC):
 
     def stores(self, total: Expr, index: Index, mask: Expr) -> list[Stmt]:
         """The members' values at one index, and the stores of those that are needed."""
-        values: dict[str, Expr] = {self.first.name: cast(total, self.node.dtype)}
-        stores: list[Stmt] = []
-        for member in self.group.members:
-            if member is not self.first:
-                values[member.name] = self._member(member, index, values)
-            if member.node in self.needed:
-                at = linearise(index, member.node.shape)
-                under = None if mask == TRUE else mask
-                stores.append(Store(member.name, at, values[member.name], under))
-        return stores
-
-    def _member(self, member: Statement, index: Index, values: dict[str, Expr]) -> Expr:
-        variables = dict(zip(member.out, index, strict=True))
-        inside = {m.name for m in self.group.members}
-
-        def load(_: Load, new: Load) -> Expr:
-            return values[new.buffer] if new.buffer in inside else new
-
-        value = member.value or Const(0, member.node.dtype)
-        return Substitution(variables, load)(value)
+        return stores(self.group.members, self.needed, total, index, mask)
 
 
 # -- index arithmetic ------------------------------------------------------------------------------

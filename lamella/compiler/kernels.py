@@ -16,6 +16,7 @@ from lamella.compiler.contraction_plan import writer
 from lamella.compiler.convolution import writer as convolution_writer
 from lamella.compiler.elements import Elements
 from lamella.compiler.fusion import Group
+from lamella.compiler.pooling import pooling
 from lamella.compiler.rows import Rows
 from lamella.compiler.statements import Program, Statement
 from lamella.compiler.walk import mentions
@@ -248,6 +249,9 @@ def draft(group: Group, program: Program, needed: set[Node], unit: VectorUnit) -
     elif group.kind == "across" and (axes := across(group.members[0])) is not None:
         blocks = TransposeKernel(group.members[0], axes, unit)
         body, work = blocks.grid(), blocks.work
+    elif (pool := pooling(group, needed)) is not None:
+        body = pool.grid()
+        work = pool.work
     else:
         rows = Rows(group, needed)
         body, work = rows.grid(), rows.work

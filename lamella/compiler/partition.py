@@ -20,6 +20,8 @@ DEEP = 48  # composed operations in a chain
 WIDE = 160  # composed operations in one expression
 MANY = 8  # distinct materialised users, after which one more makes no difference
 
+OFTEN = 2  # times that gathers read an element, from which it pays to compute it once
+
 REPEATED = ("slide", "unslide")  # movement that reads an element several times
 OWN = ("reduction", "contraction", "kernel", "call", "part")
 
@@ -115,6 +117,7 @@ def _by_demand(order: Sequence[Node], stored: set[Node], costs: dict[Node, int])
     stored unless cheap.
     """
     filled, of_indices = _filled(order), _of_indices(order)
+    gathered = _gathered(order)
     for node in order:
         if is_external(node):
             continue
@@ -132,12 +135,32 @@ def _by_demand(order: Sequence[Node], stored: set[Node], costs: dict[Node, int])
                 limit = CHEAP
             elif name == "gather" and source in filled:
                 stored.add(source)
+            elif name == "gather" and gathered.get(_unmoved(source), 0) >= OFTEN:
+                limit = 1
             elif name == "broadcast_to":
                 limit = CHEAP if source.size != node.size else None
             if limit is not None and costs[source] > limit:
                 found = _before_movement(source, stored)
                 if found is not None:
                     stored.add(found)
+
+
+def _gathered(order: Sequence[Node]) -> dict[Node, float]:
+    """How often gathers read an element of what they read, on average, whatever moves it first."""
+    found: dict[Node, float] = {}
+    for node in order:
+        if not is_external(node) and node.op.name == "gather":
+            source = _unmoved(node.inputs[0])
+            if isinstance(node.size, int) and isinstance(source.size, int) and source.size:
+                found[source] = found.get(source, 0.0) + node.size / source.size
+    return found
+
+
+def _unmoved(node: Node) -> Node:
+    """What a permutation of axes is of."""
+    while node.op.name == "permute" and node.value is None:
+        node = node.inputs[0]
+    return node
 
 
 def _before_movement(node: Node, stored: set[Node]) -> Node | None:

@@ -22,7 +22,15 @@ from lamella.nn.functional.pooling_adaptive import (
     adaptive_avg_pool2d,
     adaptive_avg_pool3d,
 )
-from lamella.nn.functional.support import check_float, check_rank, choose, per_axis, tensor
+from lamella.nn.functional.support import (
+    check_float,
+    check_rank,
+    choose,
+    per_axis,
+    record,
+    tensor,
+)
+from lamella.tensor.searching import take_node
 from lamella.tensor.tensor import Tensor
 
 __all__ = ["interpolate", "upsample", "upsample_bilinear", "upsample_nearest"]
@@ -135,7 +143,7 @@ def _antialiased(axis: _Axis, mode: str) -> np.ndarray:
 def _sum_of_taps(x: Tensor, place: int, taps: Taps) -> Tensor:
     """The weighted sum of the elements along the axis ``place`` that the taps name."""
     parts = [
-        lm.take(x, index, axis=place)
+        record(take_node, x, lm.asarray(index), axis=place)  # which are inside: nothing is checked
         * lm.asarray(weight.reshape((-1,) + (1,) * (x.ndim - 1 - place)))
         for index, weight in taps
     ]

@@ -18,6 +18,7 @@ from lamella import ops
 from lamella.errors import OptionError, ShapeError
 from lamella.nn.functional.distance import root
 from lamella.nn.functional.support import check_rank, per_axis, record, tensor
+from lamella.tensor.core import node_of, wrap
 from lamella.tensor.tensor import Tensor
 
 __all__ = [
@@ -99,12 +100,20 @@ class _Windows:
                 len(lead) + 2 * axis + 1 for axis in range(self.rank)
             )
         if any(self.padding) or any(self.extra):
-            ends = [(p, p + e) for p, e in zip(self.padding, self.extra, strict=True)]
-            x = lm.pad(x, [(0, 0)] * len(lead) + ends, constant_values=fill)
+            x = self._padded(x, fill)
         seen = record(
             ops.window, x, sizes=self.kernel, strides=self.stride, dilations=self.dilation
         )
         return seen, tuple(range(-self.rank, 0))
+
+
+    def _padded(self, x: Tensor, fill: float) -> Tensor:
+        """The input with a constant around it, which the compiler knows and leaves out of loops."""
+        node = node_of(x)
+        none = (0,) * (x.ndim - self.rank)
+        high = (p + e for p, e in zip(self.padding, self.extra, strict=True))
+        value = ops.constant(fill, x.dtype)
+        return wrap(ops.pad(node, (*none, *self.padding), (*none, *high), value))
 
 
 def _max_pool(
