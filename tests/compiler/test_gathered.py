@@ -47,3 +47,41 @@ def test_axes_are_resized_one_after_the_other(mode: str) -> None:
         text = lm.jit(lambda x: F.interpolate(x, scale_factor=2, mode=mode)).lower(x).text(2)
     assert text.count("\nkernel ") == 2
     assert "checked_index" not in text
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("aligned", [False, True])
+def test_derivatives_of_resizing(mode: str, aligned: bool) -> None:
+    """Enlarging: the transpose gathers; forward mode, batching and second derivatives agree."""
+    draw = np.random.default_rng(1)
+    x, t = (lm.asarray(draw.normal(size=(2, 3, 5, 6))) for _ in range(2))
+    c = lm.asarray(draw.normal(size=(2, 3, 11, 12)))
+
+    def f(x: lm.Tensor) -> lm.Tensor:
+        return F.interpolate(x, size=(11, 12), mode=mode, align_corners=aligned)
+
+    moved = lm.jvp(f, (x,), (t,))[1]
+    np.testing.assert_allclose(moved.numpy(), f(t).numpy(), rtol=1e-12)
+    (pulled,) = lm.vjp(f, x)[1](c)
+    assert (pulled * t).sum().item() == pytest.approx((c * moved).sum().item(), rel=1e-12)
+    assert "scatter" not in lm.jit(lambda x, c: lm.vjp(f, x)[1](c)).lower(x, c).text(1)
+    gradient = lm.grad(lambda x: (f(x) ** 3).sum())
+    many = lm.vmap(gradient)(lm.stack([x, t]))
+    np.testing.assert_allclose(many[1].numpy(), gradient(t).numpy(), rtol=1e-12)
+    near = (gradient(x + 1e-5 * t) - gradient(x - 1e-5 * t)) / 2e-5
+    found = lm.jvp(gradient, (x,), (t,))[1].numpy()
+    np.testing.assert_allclose(found, near.numpy(), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("size", [(3, 4), (90, 100)])
+def test_derivatives_that_scatter(size: tuple[int, int]) -> None:
+    """Reducing leaves elements unread; enlarging by much reads one many times."""
+    draw = np.random.default_rng(2)
+    x, t = (lm.asarray(draw.normal(size=(1, 2, 9, 10))) for _ in range(2))
+
+    def f(x: lm.Tensor) -> lm.Tensor:
+        return F.interpolate(x, size=size, mode="bilinear")
+
+    c = lm.asarray(draw.normal(size=(1, 2, *size)))
+    (pulled,) = lm.vjp(f, x)[1](c)
+    assert (pulled * t).sum().item() == pytest.approx((c * f(t)).sum().item(), rel=1e-12)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from lamella.nn.functional.support import (
 )
 from lamella.tensor.searching import take_node
 from lamella.tensor.tensor import Tensor
+from lamella.transforms.custom import linear_with_transpose
 
 __all__ = ["interpolate", "upsample", "upsample_bilinear", "upsample_nearest"]
 
@@ -39,6 +41,7 @@ _RANKS = {
     "nearest": (1, 2, 3), "nearest-exact": (1, 2, 3), "area": (1, 2, 3), "linear": (1,),
     "bilinear": (2,), "trilinear": (3,), "bicubic": (2,), "lanczos": (2,),
 }  # fmt: skip
+_MANY = 16  # outputs that read an element, beyond which its derivative is scattered
 _ALIGNED = ("linear", "bilinear", "trilinear", "bicubic")
 _AREA = {1: adaptive_avg_pool1d, 2: adaptive_avg_pool2d, 3: adaptive_avg_pool3d}
 
@@ -153,6 +156,42 @@ def _sum_of_taps(x: Tensor, place: int, taps: Taps) -> Tensor:
     return total
 
 
+def _transposed(taps: Taps, before: int) -> Taps | None:
+    """The taps of the transpose, as many for each element before: which outputs read it, and how
+    much of it. None where some are read by none, or by many.
+    """
+    shares: list[dict[int, Any]] = [{} for _ in range(before)]
+    for index, weight in taps:
+        for output, (place, share) in enumerate(zip(index.tolist(), weight, strict=True)):
+            shares[place][output] = shares[place].get(output, 0) + share
+    count = max(map(len, shares))
+    if not all(shares) or count > _MANY:
+        return None
+    kind = taps[0][1].dtype
+    lines = [sorted(read) + [min(read)] * (count - len(read)) for read in shares]
+    weights = [[read[o] for o in sorted(read)] + [0] * (count - len(read)) for read in shares]
+    outputs, found = np.array(lines, np.int64).T, np.array(weights, kind).T
+    return [(outputs[k].copy(), found[k].copy()) for k in range(count)]
+
+
+@lru_cache(maxsize=64)
+def _both_ways(axis: _Axis, mode: str) -> tuple[Taps, Taps | None]:
+    """The taps of a mode, and those of its transpose."""
+    taps = _cubic(axis) if mode == "bicubic" else _linear(axis)
+    return taps, _transposed(taps, axis.before)
+
+
+def _by_taps(x: Tensor, place: int, axis: _Axis, mode: str) -> Tensor:
+    """The sum of taps, whose derivative gathers as well where few outputs read an element."""
+    taps, back = _both_ways(axis, mode)
+    if back is None:
+        return _sum_of_taps(x, place, taps)
+    result: Tensor = linear_with_transpose(
+        lambda x: _sum_of_taps(x, place, taps), lambda g: _sum_of_taps(g, place, back), x
+    )
+    return result
+
+
 def _resized(x: Tensor, place: int, axis: _Axis, mode: str, antialias: bool) -> Tensor:
     """``x`` with one axis resized."""
     if mode in ("nearest", "nearest-exact"):
@@ -160,7 +199,7 @@ def _resized(x: Tensor, place: int, axis: _Axis, mode: str, antialias: bool) -> 
     if antialias:
         matrix = lm.asarray(_antialiased(axis, mode).astype(axis.kind))
         return lm.moveaxis(lm.matmul(lm.moveaxis(x, place, -1), matrix), -1, place)
-    return _sum_of_taps(x, place, _cubic(axis) if mode == "bicubic" else _linear(axis))
+    return _by_taps(x, place, axis, mode)
 
 
 def _repeated(x: Tensor, place: int, axis: _Axis, index: np.ndarray) -> Tensor:
