@@ -17,9 +17,9 @@ from lamella.compiler.convolution_plan import parts_of
 from lamella.compiler.fusion import Group
 from lamella.compiler.statements import Statement
 from lamella.compiler.tail import stores
-from lamella.compiler.walk import expressions, extent_of, statement_roots, statements
+from lamella.compiler.walk import extent_of
 from lamella.compiler.windows import Axis, Windows, windows
-from lamella.ir.dim import Size
+from lamella.ir.dim import Size, product
 from lamella.ir.index import (
     TRUE,
     Substitution,
@@ -37,6 +37,7 @@ from lamella.ir.index import (
 from lamella.ir.loops import (
     Accumulate,
     Alloc,
+    Const,
     Declare,
     Expr,
     For,
@@ -49,6 +50,7 @@ from lamella.ir.loops import (
     Var,
 )  # fmt: skip
 from lamella.ir.node import Node
+from lamella.ir.walk import expressions, roots, statements
 
 __all__ = ["PoolingKernel", "pooling"]
 
@@ -66,12 +68,19 @@ def pooling(group: Group, needed: set[Node]) -> PoolingKernel | None:
     first = group.members[0]
     if group.kind != "loops" or not all(_in_place(m, group) for m in group.members[1:]):
         return None
+    if first.fold is None or not _in_any_order(*first.fold):
+        return None
     found = windows(first)
-    if found is None or first.fold is None:
+    if found is None:
         return None
     size = found.last.positions * found.width * first.fold[1].dtype.itemsize
     pays = size <= ROOM and _pays(found)
     return PoolingKernel(group, found, needed) if pays else None
+
+
+def _in_any_order(op: str, identity: Const) -> bool:
+    """Whether a fold has the same bits in every order, as that of a program with open sizes."""
+    return op in ("max", "min", "and", "or") or identity.dtype.kind != "f"
 
 
 def _pays(found: Windows) -> bool:
@@ -83,7 +92,9 @@ def _pays(found: Windows) -> bool:
         found.width == 1 and last.step > APART
     ):
         return False
-    tasks = prod(int(v.size) for v in found.outer) * prod(axis.places for axis in rows)
+    tasks = product(tuple(v.size for v in found.outer)) * prod(axis.places for axis in rows)
+    if not isinstance(tasks, int):
+        return True
     return tasks >= TASKS or last.positions * found.width * tasks <= SMALL
 
 
@@ -109,13 +120,14 @@ class PoolingKernel:
         """The kernel's grid loop: a task is some rows of places."""
         found = self.windows
         outer = [*found.outer, *(axis.place for axis in found.rows[:-1])]
-        sizes = [int(v.size) for v in outer]
+        sizes = [v.size for v in outer]
         rows = found.rows[-1].places if found.rows else 1
-        strip = max(1, min(rows, prod(sizes) * rows // TASKS))
+        many = product(tuple(sizes))
+        strip = max(1, min(rows, many * rows // TASKS)) if isinstance(many, int) else rows
         taps = prod(axis.taps for axis in found.rows) + found.last.taps
         self.work = strip * found.last.positions * found.width * taps // 4 + 1
         sizes.append(parts_of(rows, strip))
-        grid = Var("g", prod(sizes))
+        grid = Var("g", product(tuple(sizes)))
         at = [constant(0)] * len(sizes) if grid.extent == 1 else split_linear(grid, tuple(sizes))
         where: dict[Var, Expr] = dict(zip(outer, at, strict=False))
         start = mul(at[-1], strip)
@@ -229,7 +241,7 @@ class PoolingKernel:
 
 def _follows(loop: For) -> bool:
     """Whether everything that a loop reads or stores follows each other, or stays the same."""
-    roots = [e for s in statements(loop.body) for e in statement_roots(s)]
-    indices = [e.index for e in expressions(roots) if isinstance(e, Load)]
+    given = [e for s in statements(loop.body) for e in roots(s)]
+    indices = [e.index for e in expressions(given) if isinstance(e, Load)]
     indices += [s.index for s in statements(loop.body) if isinstance(s, Store)]
     return all(coefficient(index, loop.var) in (0, 1) for index in indices)

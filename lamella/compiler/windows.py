@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from math import prod
 
 from lamella.compiler.statements import Statement
-from lamella.compiler.walk import affine_forms, loads_of
+from lamella.compiler.walk import affine_forms
 from lamella.ir.index import TRUE, both, coefficient, parts
 from lamella.ir.loops import Apply, Const, Expr, Load, Var
+from lamella.ir.walk import loads_of
 
 __all__ = ["Axis", "Windows", "windows"]
 
@@ -76,7 +77,7 @@ def windows(s: Statement) -> Windows | None:
     """The windows that a statement folds; None for any other."""
     if s.kind != "fold" or s.second is not None or s.value is None or s.fold is None:
         return None
-    if not s.reduce or not all(isinstance(v.extent, int) for v in (*s.out, *s.reduce)):
+    if not s.reduce or not all(isinstance(v.extent, int) for v in s.reduce):
         return None
     out = [v for v in s.out if v.extent != 1]
     if 0 in s.node.shape or not 1 < prod(int(v.size) for v in s.reduce) <= MOST:
@@ -100,6 +101,8 @@ def _ordered(out: Sequence[Var], axes: Sequence[Axis], value: Expr) -> Windows |
     places = [axis.place for axis in axes]
     inner = tuple(out[at + 1 :])
     outer = tuple(v for v in out[:at] if v not in places)
+    if not all(isinstance(v.extent, int) for v in (*places, *inner)):
+        return None
     lane = inner[-1] if inner else last.tap
     steps = [coefficient(load.index, lane) for load in loads_of(value)]
     if last.taps > TAPS or 1 not in steps or any(step not in (0, 1) for step in steps):
@@ -140,7 +143,7 @@ def _paired(
     found: list[tuple[Var, Var, int]] = []
     for tap in taps:
         steps = {}
-        for place in out:
+        for place in [v for v in out if isinstance(v.extent, int)]:
             ratios = {
                 _ratio(terms.get(place, 0), terms.get(tap, 0))
                 for terms in forms

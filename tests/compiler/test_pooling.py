@@ -9,11 +9,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import lamella as lm
 from lamella import ops
 from lamella.compiler import pooling
 from lamella.compiler.pipeline import compile_graph
 from lamella.config import config
 from lamella.dtypes import DType, bfloat16, float16, float32, float64, int8, int32
+from lamella.ir.dim import Dim
 from lamella.ir.loop_text import kernel_text
 from lamella.ir.node import Node, topological
 from lamella.runtime.buffer import from_numpy
@@ -157,11 +159,12 @@ def test_nan_is_the_largest() -> None:
 
 
 @pytest.mark.parametrize("last", [False, True])
-@pytest.mark.parametrize("fold", ["max", "sum"])
-def test_no_masks_inside(fold: str, last: bool) -> None:
+@pytest.mark.parametrize(("fold", "dtype"), [("max", float32), ("min", float64), ("sum", int32)])
+def test_no_masks_inside(fold: str, dtype: DType, last: bool) -> None:
     """Positions outside the image are left out of loops, and rows are folded once."""
     x = np.zeros((2, 28, 28, 32) if last else (2, 32, 28, 28))
-    found = text(pooled(leaf(x), fold, (5, 5), (1, 1), (2, 2), FOLDS[fold][2], last))
+    fill = FOLDS[fold][2]
+    found = text(pooled(leaf(x, dtype), fold, (5, 5), (1, 1), (2, 2), fill, last))
     assert f"local {pooling.ROW}" in found
     assert " if %" not in found and "select" not in found
 
@@ -170,3 +173,23 @@ def test_plain_sums_stay_as_they_are() -> None:
     """Windows beside each other in a row are an ordinary reduction."""
     x = leaf(np.zeros((64, 32, 8)))
     assert "local" not in text(ops.reduce_sum(x, (2,)))
+
+
+def test_sums_of_floats_keep_their_order() -> None:
+    """Tap by tap, as in a program whose sizes are open, which has no such rows."""
+    x = leaf(np.zeros((2, 32, 28, 28)))
+    assert f"local {pooling.ROW}" not in text(pooled(x, "sum", (3, 3), (1, 1), (1, 1), 0.0))
+
+
+def test_open_batches() -> None:
+    """How many images there are may be open."""
+    x = ops.placeholder((Dim("n"), 8, 28, 28), float32)
+    found = pooled(x, "max", (3, 3), (2, 2), (1, 1), -np.inf)
+    (kernel,) = compile_graph([found], [x], [], AVX512, verify=True).kernels
+    assert f"local {pooling.ROW}" in kernel_text(kernel)
+    step = lm.jit(lambda x: lm.nn.functional.max_pool2d(x, 3, 2, 1))
+    for count in (1, 3, 5, 2):
+        images = np.random.default_rng(count).normal(size=(count, 8, 28, 28)).astype(np.float32)
+        want = expected(images, "max", (3, 3), (2, 2), (1, 1), -np.inf)
+        with lm.no_grad():
+            np.testing.assert_array_equal(step(lm.asarray(images)).numpy(), want)
