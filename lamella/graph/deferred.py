@@ -137,7 +137,10 @@ class Deferred(Node):
     def settle(self, value: object) -> None:
         """Become a leaf with this value."""
         self.value = value
-        self.become(DATA, (), None)
+        _set_op(self, DATA)
+        _set_inputs(self, ())
+        _put(self, None)
+        self.__class__ = Node  # type: ignore[assignment]
 
 
 def _asked_for(place: Any) -> Any:
@@ -159,6 +162,8 @@ for _place in (_op, _inputs, _site):
 
 _new: Final = object.__new__
 _put: Final = _site.__set__
+_set_op: Final = _op.__set__
+_set_inputs: Final = _inputs.__set__
 
 
 def deferred(template: Template, given: Sequence[Node], site: str | None) -> list[Deferred]:

@@ -136,25 +136,13 @@ def empty(nbytes: int) -> Buffer:
         size = (nbytes + 63) & -64 or 64
     else:
         size = size_class(nbytes)
-        if size > SMALL:
-            return _empty_large(nbytes, size)
     try:
         free = free_lists[size]
-        return Buffer(free.pop(), nbytes, free, True)
+        pointer = free.pop() if size <= SMALL else free.take()  # type: ignore[attr-defined]
+        return Buffer(pointer, nbytes, free, True)
     except (KeyError, IndexError):
         pointer = new_block(size)
         return Buffer(pointer, nbytes, free_lists[size], True)
-
-
-def _empty_large(nbytes: int, size: int) -> Buffer:
-    large = free_lists.get(size)
-    if isinstance(large, LargeClass):
-        try:
-            return Buffer(large.take(), nbytes, large, True)
-        except IndexError:
-            pass
-    pointer = new_block(size)
-    return Buffer(pointer, nbytes, free_lists[size], True)
 
 
 def from_numpy(array: np.ndarray) -> Buffer:

@@ -67,13 +67,13 @@ class LargeClass(list[int]):
     def take(self) -> int:
         """A free address; IndexError if there is none."""
         pointer = self.pop()
-        self.used = next(_ticks)
         _totals.kept -= self.size
         return pointer
 
     def release(self, pointer: int) -> None:
         """Take a block back; called by finalisers, so it never waits for the lock."""
         self.append(pointer)
+        self.used = next(_ticks)
         _totals.kept += self.size
         if _totals.kept > config.memory_cache << 20 and _totals.lock.acquire(blocking=False):
             try:

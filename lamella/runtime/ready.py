@@ -144,9 +144,11 @@ def call_of(nodes: Sequence[Node]) -> Found | None:
     templates = [call.template]
     key: object = call.template
     results, given = call.results, call.given
-    if any(type(source) is Deferred for source in given):
-        given = []
-        key = _nested(call, given, templates, _DEPTH)
+    for source in given:
+        if type(source) is Deferred:
+            given = []
+            key = _nested(call, given, templates, _DEPTH)
+            break
     if len(given) > 1 and len({*given}) < len(given):
         key = key, _places(given)
     if not results:

@@ -177,6 +177,8 @@ def _record(form: _Form, given: list[Node]) -> Any:
         if naming.state.active:  # nothing given has names; to find that out would look inside
             for node in nodes:
                 naming.assume(node, (None,) * len(node.shape))
+        if form.result is None:
+            return wrap(nodes[0])
         made = [wrap(node) for node in nodes]
     return made[0] if form.result is None else tree.unflatten(form.result, made)
 
