@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from lamella import ops
-from lamella.dtypes import bool_, float64, int64
+from lamella.dtypes import bool_, float32, float64, int64
 from lamella.errors import OptionError, ShapeError
 from lamella.ir.dim import product
 from lamella.ir.node import Node
@@ -423,6 +423,8 @@ def cov(
     [[1.0, -1.0], [-1.0, 1.0]]
     """
     rows = _observed("cov", x, y, rowvar)
+    kind = rows.dtype
+    rows = cast(rows, float32) if kind.bits < 32 else rows
     less = (0.0 if bias else 1.0) if correction is None else float(correction)
     weight = _observation_weights(rows, fweights, aweights)
     total = ops.reduce_sum(weight, (0,))
@@ -433,7 +435,7 @@ def cov(
     away = ops.subtract(rows, ops.broadcast_to(ops.reshape(mean_row, (-1, 1)), rows.shape))
     left = ops.subtract(total, _less(less, weight, aweights))
     product_of = ops.matmul(ops.multiply(away, across), ops.permute(ops.conj(away), (1, 0)))
-    found = ops.divide(product_of, cast(left, rows.dtype))
+    found = cast(ops.divide(product_of, cast(left, rows.dtype)), kind)
     return wrap(ops.reshape(found, () if found.shape == (1, 1) else found.shape))
 
 

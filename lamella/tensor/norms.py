@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING
 
 from lamella import ops
-from lamella.dtypes import finfo, int64
+from lamella.dtypes import finfo, float32, int64
 from lamella.errors import OptionError, ShapeError
 from lamella.ir.node import Node
 from lamella.tensor.axes import Axes, axes_of, kept
@@ -45,6 +45,11 @@ def _square_sum(node: Node, axes: tuple[int, ...]) -> Node:
 
 
 def _norm_node(node: Node, order: float, axes: tuple[int, ...]) -> Node:
+    """A norm over ``axes``; of types of 16 bits computed in float32, since squares that lie beyond
+    their range (or below it) have a norm within.
+    """
+    if node.dtype.bits < 32:
+        return cast(_norm_node(cast(node, float32), order, axes), node.dtype)
     if order == 2:
         return root(_square_sum(node, axes))
     if order == 0:

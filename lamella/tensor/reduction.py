@@ -98,7 +98,11 @@ def mean(x: TensorLike, axis: Axes = None, dtype: object = None, keepdims: bool 
     return wrap(mean_node(node, axes_of("mean", axis, node.shape), keepdims))
 
 
-def _variance(name: str, x: TensorLike, axis: Axes, correction: float, keepdims: bool) -> Node:
+def _variance(
+    name: str, x: TensorLike, axis: Axes, correction: float, keepdims: bool,
+    finish: Callable[[Node], Node] = lambda variance: variance,
+) -> Node:  # fmt: skip
+    """The variance, then ``finish``, in at least float32."""
     node = as_float(as_node(x))
     axes = axes_of(name, axis, node.shape)
     wide = cast(node, float32) if node.dtype.bits < 32 else node
@@ -109,8 +113,8 @@ def _variance(name: str, x: TensorLike, axis: Axes, correction: float, keepdims:
     if correction:
         count = ops.subtract(count, scalar_node(correction, kind))
         count = ops.maximum(count, ops.constant(0.0, kind))
-    variance = ops.divide(ops.reduce_sum(away, axes), count)
-    return _shaped(cast(variance, node.dtype.part), node.shape, axes, keepdims)
+    found = finish(ops.divide(ops.reduce_sum(away, axes), count))
+    return _shaped(cast(found, node.dtype.part), node.shape, axes, keepdims)
 
 
 def square_modulus(node: Node) -> Node:
@@ -144,7 +148,7 @@ def std(
     >>> std([1.0, 3.0]).item()
     1.0
     """
-    return wrap(root(_variance("std", x, axis, correction, keepdims)))
+    return wrap(_variance("std", x, axis, correction, keepdims, root))
 
 
 def root(x: Node) -> Node:

@@ -268,7 +268,7 @@ class Entry:
 
     def _handles(self, tensors: Sequence[TensorCore]) -> list[TensorCore]:
         """The program's inputs as tensors."""
-        handles = [tensors[w] if type(w) is int else w for w in self._where]
+        handles = [tensors[w] if type(w) is int and w >= 0 else w for w in self._where]
         for i, parent in self._gradient_inputs:
             handles[i] = leaf_grad(handles[parent])  # type: ignore[assignment,arg-type]
         return handles  # type: ignore[return-value]

@@ -10,7 +10,7 @@ from scipy import special
 
 import lamella as lm
 from lamella import nn
-from lamella.errors import OptionError, ShapeError
+from lamella.errors import CheckError, OptionError, ShapeError
 from tests.nn.helpers import check_gradient
 
 RNG = np.random.default_rng(2)
@@ -310,6 +310,16 @@ def test_clip_gradients() -> None:
     nn.utils.clip_grad_value_([a, b], 0.25)
     assert a.grad.tolist() == [0.25, 0.0]
     assert nn.utils.clip_grad_norm_([lm.ones(1)], 1.0).item() == 0.0
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_clipping_gradients_that_are_not_finite(bad: float) -> None:
+    a = lm.tensor([3.0, 0.0], requires_grad=True)
+    (a * bad).sum().backward()
+    with pytest.raises(CheckError, match="not finite"):
+        nn.utils.clip_grad_norm_([a], 1.0, error_if_nonfinite=True).item()
+    with pytest.raises(CheckError, match="not finite"):
+        lm.jit(lambda: nn.utils.clip_grad_norm_([a], 1.0, error_if_nonfinite=True))()
 
 
 def test_parameter_vectors() -> None:

@@ -62,6 +62,26 @@ def test_gradients_accumulate_over_calls_and_steps() -> None:
     assert backward.programs == 2
 
 
+def test_an_update_that_takes_no_arguments() -> None:
+    net = nn.Linear(2, 1)
+    opt = optim.SGD(net.parameters(), lr=0.5)
+
+    @lm.jit
+    def update() -> Any:
+        total = nn.utils.clip_grad_norm_(net.parameters(), 100.0)
+        opt.step()
+        opt.zero_grad()
+        return total
+
+    weight = net.weight.numpy().copy()
+    for times in (1.0, 2.0, 3.0):
+        (net(lm.ones((1, 2))) * times).sum().backward()
+        np.testing.assert_allclose(update().item(), times * np.sqrt(3), rtol=1e-6)
+        weight -= 0.5 * times
+        np.testing.assert_allclose(net.weight.numpy(), weight, rtol=1e-6)
+        assert net.weight.grad is None
+
+
 def test_gradients_set_to_none_by_the_function() -> None:
     p = lm.ones(2).requires_grad_()
     clear = lm.jit(lambda: setattr(p, "grad", None))

@@ -24,17 +24,22 @@ def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[tuple[Tensor, Tens
 
 
 def clip_grad_norm_(
-    parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0
-) -> Tensor:
+    parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+) -> Tensor:  # fmt: skip
     """Scale all gradients together so that their joint norm is at most ``max_norm``.
 
     Args:
         parameters: tensors whose ``.grad`` is scaled in place.
         max_norm: the largest norm allowed.
         norm_type: the exponent; ``inf`` for the largest absolute value.
+        error_if_nonfinite: raise if the norm is nan or infinite, which would spoil all gradients.
 
     Returns:
         the norm before scaling, 0-d.
+
+    Raises:
+        CheckError: if asked to, when the norm is computed.
 
     >>> p = lm.tensor([3.0, 4.0], requires_grad=True)
     >>> (p * lm.asarray([3.0, 4.0])).sum().backward()
@@ -42,13 +47,19 @@ def clip_grad_norm_(
     5.0
     """
     given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-    total = get_total_norm([gradient for _, gradient in _gradients(given)], norm_type)
+    gradients = [gradient for _, gradient in _gradients(given)]
+    total = get_total_norm(gradients, norm_type, error_if_nonfinite)
     clip_grads_with_norm_(given, max_norm, total)
     return total
 
 
-def get_total_norm(tensors: Tensor | Iterable[Tensor], norm_type: float = 2.0) -> Tensor:
+def get_total_norm(
+    tensors: Tensor | Iterable[Tensor], norm_type: float = 2.0, error_if_nonfinite: bool = False
+) -> Tensor:
     """The norm of all elements of tensors together, 0-d; 0 of none.
+
+    Raises:
+        CheckError: if ``error_if_nonfinite``, when a norm that is nan or infinite is computed.
 
     >>> get_total_norm([lm.asarray([3.0]), lm.asarray([4.0])]).item()
     5.0
@@ -58,7 +69,10 @@ def get_total_norm(tensors: Tensor | Iterable[Tensor], norm_type: float = 2.0) -
         return lm.zeros(())
     with lm.no_grad():
         norms = lm.stack([_norm(tensor, norm_type) for tensor in given])
-        return norms.max() if math.isinf(norm_type) else _norm(norms, norm_type)
+        total = norms.max() if math.isinf(norm_type) else _norm(norms, norm_type)
+    if error_if_nonfinite:
+        lm.check(lm.isfinite(total), "the norm of the gradients is {}, not finite", total)
+    return total
 
 
 def clip_grads_with_norm_(
