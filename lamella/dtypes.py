@@ -8,17 +8,21 @@ are weak.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from lamella.errors import DTypeError
+from lamella.errors import DTypeError, did_you_mean
 
 __all__ = [
     "DType", "FloatInfo", "IntegerInfo", "as_dtype", "complex_of", "default_float", "finfo",
     "iinfo", "promote", "promote_scalar",
 ]  # fmt: skip
+
+
+_NUMPY_NAME: Final = re.compile(r"[<>=|]?(?!a\d*$)[A-Za-z?]\w*")  # "a" for bytes is deprecated
 
 
 class DType:
@@ -55,10 +59,7 @@ class DType:
             return True
         if isinstance(other, DType) or other is None:
             return False
-        try:
-            return bool(self.numpy == np.dtype(other))  # type: ignore[call-overload]
-        except (TypeError, ValueError, SyntaxError):  # as NumPy finds it
-            return False
+        return bool(self.numpy == _numpy_dtype(other))
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return as_dtype, (self.name,)
@@ -86,6 +87,19 @@ class DType:
     def is_integer(self) -> bool:
         """Whether the type is a signed or unsigned integer (not bool)."""
         return self.kind in "iu"
+
+
+def _numpy_dtype(value: object) -> np.dtype[np.generic] | None:
+    """What NumPy makes of ``value``; None for nothing, and for names that it warns of."""
+    if value is None or (isinstance(value, str) and not _NUMPY_NAME.fullmatch(value)):
+        return None
+    if isinstance(getattr(value, "dtype", None), DType):
+        return None  # a tensor is no name of its element type
+    try:
+        found: np.dtype[np.generic] = np.dtype(value)  # type: ignore[call-overload]
+        return found
+    except (TypeError, ValueError, SyntaxError):  # as NumPy finds it
+        return None
 
 
 def _bfloat16() -> np.dtype[np.generic]:
@@ -150,14 +164,13 @@ def as_dtype(value: object) -> DType:
         return _BY_NAME[value]
     if isinstance(value, type) and value in _BY_PYTHON:
         return _BY_PYTHON[value]
-    try:
-        found = _BY_NUMPY.get(np.dtype(value))  # type: ignore[call-overload]
-    except (TypeError, ValueError, SyntaxError):  # as NumPy finds it
-        found = None
+    known = _numpy_dtype(value)
+    found = None if known is None else _BY_NUMPY.get(known)
     if found is None:
+        name = value if isinstance(value, str) else getattr(value, "__name__", str(value))
         raise DTypeError(
-            f"[dtype] {value!r} is not a supported element type; "
-            f"choose one of {', '.join(d.name for d in (*ALL, *COMPLEX))}"
+            f"[dtype] {value!r:.60} is not a supported element type; "
+            f"{did_you_mean(name, [d.name for d in (*ALL, *COMPLEX)])}"
         )
     return found
 

@@ -10,7 +10,7 @@ that is registered in ``owners`` and shared with no other handle.
 
 from __future__ import annotations
 
-from threading import get_ident
+from threading import get_ident, local
 from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakKeyDictionary, ref
 
@@ -23,6 +23,7 @@ from lamella.graph import names as naming
 from lamella.ir.dim import Shape
 from lamella.ir.node import Node, gradient_mode
 from lamella.ops.leaf import DATA, Mark
+from lamella.ops.site import user_site
 from lamella.runtime.buffer import Buffer
 from lamella.tensor import pending
 from lamella.tensor.pending import note, noted, traces
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     from lamella.tensor.tensor import Tensor
 
 __all__ = [
-    "Leaf", "TensorCore", "announce", "check_device", "leaf_node", "node_of", "owners", "value_of",
-    "wrap",
+    "Leaf", "TensorCore", "announce", "check_device", "leaf_node", "looks", "node_of", "owners",
+    "value_of", "wrap",
 ]  # fmt: skip
 
 
@@ -50,6 +51,17 @@ class Leaf:
         self.required = required  # a leaf to differentiate by; False: only a place for a gradient
 
 
+class Looks(local):
+    """Values of differentiable nodes that left the graph as numbers or arrays, in this thread.
+
+    ``found`` is a list while a derivative is being taken: what was done, where, and the node.
+    """
+
+    found: list[tuple[str, str | None, Node]] | None = None
+
+
+looks: Final = Looks()
+_LEAVING: Final = frozenset({"numpy", "np.asarray", "item", "tolist", "dlpack"})
 owners: Final[WeakKeyDictionary[Node, ref[TensorCore]]] = WeakKeyDictionary()
 _MARK: Final = Mark()
 _new = object.__new__
@@ -194,6 +206,8 @@ def value_of(tensor: TensorCore, looked_at: str = "value") -> Array:
     node = tensor.node
     if node.value is None:
         pending.flush(node, looked_at)
+    if node.tracked and looks.found is not None and looked_at in _LEAVING:
+        looks.found.append((looked_at, user_site(), node))
     leaf = tensor._leaf
     if leaf is not None and leaf.required and node.inputs and node is tensor.node:
         node.op, node.inputs = DATA, ()  # a leaf's history is never needed again

@@ -8,7 +8,7 @@ complex64, integers int64, bools bool.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, cast
 
 import numpy as np
@@ -138,6 +138,60 @@ def _first_leaf(data: object) -> object:
     return data
 
 
+def _leaves(data: object) -> Iterator[object]:
+    """What nested sequences are made of, in order."""
+    if isinstance(data, Sequence):
+        for item in data:
+            yield from _leaves(item)
+    else:
+        yield data
+
+
+def _is_whole(leaf: object) -> bool:
+    """Whether a number is an integer or a bool, or an array is of them."""
+    kind: str = np.asarray(leaf).dtype.kind if hasattr(leaf, "__array__") else ""
+    return kind in "biu" if kind else isinstance(leaf, int)
+
+
+def _with_large(data: object, dtype: DType | None) -> Array:
+    """Numbers of which an integer is beyond 64 bits: floats, where ``dtype`` or another number is.
+
+    Raises:
+        DTypeError: if nothing says that they are floats, or one is beyond those too.
+    """
+    inexact = [leaf for leaf in _leaves(data) if not _is_whole(leaf)]
+    if dtype is not None and dtype.inexact:
+        inexact.append(np.zeros((), np.complex128 if dtype.kind == "c" else np.float64))
+    if not inexact:
+        raise DTypeError(
+            "[tensor] an integer of more than 64 bits fits no element type; make it a float"
+        )
+    kind = np.complex128 if any(np.iscomplexobj(leaf) for leaf in inexact) else np.float64
+    try:
+        return np.asarray(data, kind)
+    except OverflowError:
+        raise DTypeError(
+            "[tensor] an integer is larger than any floating-point number; use a smaller one, or "
+            "float('inf')"
+        ) from None
+
+
+def _whole_numbers(data: object) -> Array:
+    """Integers of which NumPy would make floats, since none of int64 and uint64 holds both types.
+
+    Raises:
+        DTypeError: if some are negative and others beyond int64.
+    """
+    found = np.asarray(data, object)
+    low, high = int(min(found.flat)), int(max(found.flat))
+    if low < 0 and high > np.iinfo(np.int64).max:
+        raise DTypeError(
+            f"[tensor] integers from {low} to {high} fit no element type: int64 ends at 2**63 - 1 "
+            "and uint64 begins at 0; make one of them a float"
+        )
+    return found.astype(np.int64 if low < 0 else np.uint64)
+
+
 def _python_array(data: object, dtype: DType | None) -> tuple[Array, DType]:
     """Nested Python numbers as an array, and the element type of the tensor they make."""
     first = _first_leaf(data)
@@ -153,10 +207,9 @@ def _python_array(data: object, dtype: DType | None) -> tuple[Array, DType]:
         ) from None
     if array.dtype.kind not in "biufc":
         _check_nested(data)
-        if array.dtype == object:  # integers beyond 64 bits
-            raise DTypeError(
-                "[tensor] an integer of more than 64 bits fits no element type; make it a float"
-            )
+        array = _with_large(data, dtype)
+    elif array.dtype.kind == "f" and _is_whole(first) and all(map(_is_whole, _leaves(data))):
+        array = _whole_numbers(data) if dtype is None or not dtype.inexact else array
     if dtype is None:
         own = isinstance(first, np.generic | np.ndarray)
         weak = {"f": default_float(), "c": complex64}

@@ -66,11 +66,14 @@ class TensorValues(TensorCore):
         Raises:
             ShapeError: if there is not exactly one.
         """
-        array = value_of(self, "item")
+        return self._number("item")
+
+    def _number(self, name: str) -> Any:
+        array = value_of(self, name)
         if array.size != 1:
             raise ShapeError(
-                f"[item] shape {array.shape} has {array.size} elements, and a number is one; index "
-                "it or reduce it"
+                f"[{name}] shape {array.shape} has {array.size} elements, and a number is one; "
+                "index it or reduce it"
             )
         value = array.reshape(()).item()
         return float(value) if self.node.dtype.kind == "f" else value
@@ -147,7 +150,7 @@ class TensorValues(TensorCore):
 
     def __format__(self, spec: str) -> str:
         if spec and self.node.size == 1:
-            return format(self.item(), spec)
+            return format(self._number("format"), spec)
         return format(str(self), spec)
 
     # -- copies and exchange -----------------------------------------------------------------------

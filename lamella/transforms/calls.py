@@ -18,7 +18,10 @@ from lamella.tensor.core import describe
 from lamella.tensor.creation import asarray
 from lamella.tensor.tensor import Tensor
 
-__all__ = ["Inputs", "argument_numbers", "is_array", "only_number", "outputs_of", "tensor_leaves"]
+__all__ = [
+    "Inputs", "argument_numbers", "as_tensor", "is_array", "only_number", "outputs_of",
+    "tensor_leaves",
+]  # fmt: skip
 
 
 class Inputs:
@@ -30,7 +33,7 @@ class Inputs:
 
     def __init__(self, value: object, floating: bool) -> None:
         leaves, self.structure = tree.flatten(value)
-        self._leaves: list[Any] = [_as_tensor(leaf) for leaf in leaves]
+        self._leaves: list[Any] = [as_tensor(leaf) for leaf in leaves]
         self._places = [
             i for i, leaf in enumerate(self._leaves)
             if isinstance(leaf, Tensor) and (leaf.dtype.inexact or not floating)
@@ -57,8 +60,12 @@ def is_array(leaf: object) -> bool:
     return isinstance(leaf, (Tensor, np.ndarray, np.generic, float, complex))
 
 
-def _as_tensor(leaf: Any) -> Any:
-    """Arrays are copied: results are computed later, when the array may hold something else."""
+def as_tensor(leaf: Any) -> Any:
+    """A leaf as a tensor, where it is taken as one; else as it is.
+
+    Arrays are copied: results are computed later, when the array may hold something
+    else.
+    """
     if isinstance(leaf, Tensor) or not is_array(leaf):
         return leaf
     return asarray(leaf, copy=True)
@@ -71,7 +78,7 @@ def tensor_leaves(name: str, value: object) -> tuple[list[Tensor], tree.Structur
         DTypeError: naming the path of a leaf that is none.
     """
     leaves, structure = tree.flatten(value)
-    found = [_as_tensor(leaf) for leaf in leaves]
+    found = [as_tensor(leaf) for leaf in leaves]
     for leaf, path in zip(found, tree.paths(value), strict=True):
         if not isinstance(leaf, Tensor):
             raise DTypeError(
@@ -88,7 +95,7 @@ def only_number(name: str, value: object) -> Node:
     Raises:
         DTypeError: if it is not a floating-point tensor of one element.
     """
-    found = _as_tensor(value)
+    found = as_tensor(value)
     if (
         not isinstance(found, Tensor)
         or found.dtype.kind != "f"

@@ -28,6 +28,7 @@ from lamella.transforms.calls import (
     tensor_leaves,
 )
 from lamella.transforms.history import mark, moment, released, since
+from lamella.transforms.looks import watch
 
 __all__ = [
     "grad", "hessian", "hvp", "jacfwd", "jacrev", "jvp", "linearize", "value_and_grad", "vjp",
@@ -108,16 +109,23 @@ def value_and_grad(
     (5.0, [2.0, 4.0])
     """
 
+    return _value_and_grad("value_and_grad", f, argnums, has_aux)
+
+
+def _value_and_grad(
+    name: str, f: Function, argnums: int | Sequence[int], has_aux: bool
+) -> Function:
     @functools.wraps(f)
     def call(*args: Any, **options: Any) -> Any:
-        numbers = argument_numbers("grad", argnums, len(args))
-        with enable_grad():
-            marked = Marked("grad", tuple(args[i] for i in numbers))
+        numbers = argument_numbers(name, argnums, len(args))
+        with enable_grad(), watch() as looked:
+            marked = Marked(name, tuple(args[i] for i in numbers))
             given = list(args)
             for place, value in zip(numbers, marked.value, strict=True):
                 given[place] = value
-            value, aux = outputs_of("grad", f(*given, **options), has_aux)
-            root = only_number("grad", value)
+            value, aux = outputs_of(name, f(*given, **options), has_aux)
+            root = only_number(name, value)
+            looked.check(name, value, marked.nodes)
             seed = ops.full(1.0, root.shape, root.dtype)
             gradients = marked.like(reverse.vjp([root], [seed], marked.nodes))
         marked.write_back()
@@ -137,7 +145,11 @@ def grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -
     >>> grad(grad(lambda x: x ** 3))(lm.asarray(2.0)).item()
     12.0
     """
-    both = value_and_grad(f, argnums, has_aux)
+    return _grad("grad", f, argnums, has_aux)
+
+
+def _grad(name: str, f: Function, argnums: int | Sequence[int], has_aux: bool) -> Function:
+    both = _value_and_grad(name, f, argnums, has_aux)
 
     @functools.wraps(f)
     def call(*args: Any, **options: Any) -> Any:
@@ -162,10 +174,15 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
     >>> pull(lm.asarray([1.0, 1.0]))[0].tolist()
     [2.0, 6.0]
     """
-    with enable_grad():
-        marked = Marked("vjp", primals)
-        value, aux = outputs_of("vjp", f(*marked.value), has_aux)
-        leaves, structure = tensor_leaves("vjp", value)
+    return _vjp("vjp", f, primals, has_aux)
+
+
+def _vjp(name: str, f: Function, primals: tuple[Any, ...], has_aux: bool) -> Any:
+    with enable_grad(), watch() as looked:
+        marked = Marked(name, primals)
+        value, aux = outputs_of(name, f(*marked.value), has_aux)
+        leaves, structure = tensor_leaves(name, value)
+        looked.check(name, value, marked.nodes)
     nodes = [node_of(leaf) for leaf in leaves]
     marked.write_back()
 
@@ -217,11 +234,18 @@ def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: b
     >>> tangent.item()
     6.0
     """
-    with enable_grad():
-        marked = Marked("jvp", tuple(primals))
-        along = _tangents(marked, tuple(primals), tuple(tangents))
-        value, aux = outputs_of("jvp", f(*marked.value), has_aux)
-        leaves, structure = tensor_leaves("jvp", value)
+    return _jvp("jvp", f, primals, tangents, has_aux)
+
+
+def _jvp(
+    name: str, f: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool
+) -> Any:
+    with enable_grad(), watch() as looked:
+        marked = Marked(name, tuple(primals))
+        along = _tangents(name, marked, tuple(primals), tuple(tangents))
+        value, aux = outputs_of(name, f(*marked.value), has_aux)
+        leaves, structure = tensor_leaves(name, value)
+        looked.check(name, value, marked.nodes)
         nodes = [node_of(leaf) for leaf in leaves]
         found = forward.jvp(nodes, marked.nodes, along)
     marked.write_back()
@@ -251,16 +275,21 @@ def linearize(f: Function, *primals: Any, has_aux: bool = False) -> Any:
     >>> out.item(), linear(lm.asarray(1.0)).item(), linear(lm.asarray(2.0)).item()
     (9.0, 6.0, 12.0)
     """
-    with enable_grad():
-        marked = Marked("linearize", primals)
-        value, aux = outputs_of("linearize", f(*marked.value), has_aux)
-        leaves, structure = tensor_leaves("linearize", value)
+    return _linearize("linearize", f, primals, has_aux)
+
+
+def _linearize(name: str, f: Function, primals: tuple[Any, ...], has_aux: bool) -> Any:
+    with enable_grad(), watch() as looked:
+        marked = Marked(name, primals)
+        value, aux = outputs_of(name, f(*marked.value), has_aux)
+        leaves, structure = tensor_leaves(name, value)
+        looked.check(name, value, marked.nodes)
         nodes = [node_of(leaf) for leaf in leaves]
     marked.write_back()
 
     def linear(*tangents: Any) -> Any:
         with enable_grad():
-            along = _tangents(marked, primals, tangents)
+            along = _tangents(name, marked, primals, tangents)
             found = forward.jvp(nodes, marked.nodes, along)
             pairs = zip(found, nodes, strict=True)
             made = [wrap(_zeros(n) if t is None else t) for t, n in pairs]
@@ -284,15 +313,15 @@ def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     [6.0, 0.0]
     """
     numbers = tuple(range(len(primals)))
-    return jvp(grad(f, numbers), tuple(primals), tuple(tangents))[1]
+    return _jvp("hvp", _grad("hvp", f, numbers, False), tuple(primals), tuple(tangents), False)[1]
 
 
-def _tangents(marked: Marked, primals: object, tangents: object) -> list[Node]:
+def _tangents(name: str, marked: Marked, primals: object, tangents: object) -> list[Node]:
     """One tangent for each mark, in its dtype."""
     leaves, form = tree.flatten(tangents)
     if form != marked.inputs.structure:
         raise ShapeError(
-            f"[jvp] the tangents' structure {form} is not that of the primals "
+            f"[{name}] the tangents' structure {form} is not that of the primals "
             f"{marked.inputs.structure}; give one tangent for each primal"
         )
     floating = Inputs(primals, floating=True)
@@ -300,16 +329,16 @@ def _tangents(marked: Marked, primals: object, tangents: object) -> list[Node]:
     wanted = [t for t, need in zip(leaves, tree.leaves(numbers), strict=True) if need]
     found: list[Node] = []
     for value, like in zip(wanted, marked.nodes, strict=True):
-        (tensor,), _ = tensor_leaves("jvp", float(value) if isinstance(value, int) else value)
+        (tensor,), _ = tensor_leaves(name, float(value) if isinstance(value, int) else value)
         node = node_of(tensor)
         if node.shape != like.shape:
             raise ShapeError(
-                f"[jvp] a tangent of shape {node.shape} for a primal of shape {like.shape}; "
+                f"[{name}] a tangent of shape {node.shape} for a primal of shape {like.shape}; "
                 "they must agree"
             )
         if node.dtype.kind == "c" and like.dtype.kind == "f":
             raise DTypeError(
-                f"[jvp] a tangent of {node.dtype.name} for a primal of {like.dtype.name}, whose "
+                f"[{name}] a tangent of {node.dtype.name} for a primal of {like.dtype.name}, whose "
                 "tangents are real; pass the part that is meant (x.real)"
             )
         found.append(ops.cast(node, like.dtype))
@@ -343,7 +372,7 @@ def jacrev(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False)
     def call(*args: Any, **options: Any) -> Any:
         one, chosen = _of_chosen("jacrev", f, argnums, args, options)
         start = moment()
-        out, pull, *aux = vjp(one, *chosen, has_aux=has_aux)
+        out, pull, *aux = _vjp("jacrev", one, tuple(chosen), has_aux)
         leaves, structure = tensor_leaves("jacrev", out)
 
         def row(seed: Tensor, i: int) -> Any:
@@ -388,11 +417,15 @@ def jacfwd(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False)
     [[2.0, 0.0], [0.0, 4.0]]
     """
 
+    return _jacfwd("jacfwd", f, argnums, has_aux)
+
+
+def _jacfwd(name: str, f: Function, argnums: int | Sequence[int], has_aux: bool) -> Function:
     @functools.wraps(f)
     def call(*args: Any, **options: Any) -> Any:
-        one, chosen = _of_chosen("jacfwd", f, argnums, args, options)
+        one, chosen = _of_chosen(name, f, argnums, args, options)
         start = moment()
-        out, linear, *aux = linearize(one, *chosen, has_aux=has_aux)
+        out, linear, *aux = _linearize(name, one, tuple(chosen), has_aux)
         structure = tree.structure(out)
         inputs = Inputs(tuple(chosen), floating=True)
         leaves = inputs.tensors
@@ -406,7 +439,7 @@ def jacfwd(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False)
         columns: list[list[Tensor]] = []
         for i, leaf in enumerate(leaves):
             many = vmap(functools.partial(along, i=i))(_basis(leaf))
-            found, _ = tensor_leaves("jacfwd", many)
+            found, _ = tensor_leaves(name, many)
             columns.append([_columns_last(each, leaf.shape) for each in found])
         trees = [inputs.with_tensors(parts) for parts in zip(*columns, strict=True)]
         if isinstance(argnums, int):
@@ -434,4 +467,4 @@ def hessian(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False
     >>> hessian(lambda x: (x ** 3).sum())(lm.asarray([1.0, 2.0])).tolist()
     [[6.0, 0.0], [0.0, 12.0]]
     """
-    return jacfwd(grad(f, argnums, has_aux), argnums, has_aux)
+    return _jacfwd("hessian", _grad("hessian", f, argnums, has_aux), argnums, has_aux)
