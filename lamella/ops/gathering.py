@@ -20,8 +20,9 @@ from lamella.dtypes import DType
 from lamella.errors import LamellaIndexError, ShapeError
 from lamella.ir import index as ix
 from lamella.ir.dim import Dim, Shape, Size, product
-from lamella.ir.loops import Expr, apply, cast
+from lamella.ir.loops import Apply, Expr, apply, cast
 from lamella.ir.node import Node, make
+from lamella.ir.numbering import operands
 from lamella.ops.base import Array, Element, Index, Needs, Parts, Primitive, Sample, each_part
 from lamella.ops.families import broadcast_shapes, check_fits, normalize_axes, to_shape
 from lamella.ops.movement import permute, reshape, zeros
@@ -80,6 +81,31 @@ def position(index: Element, at: Index, size: Size, checked: bool) -> Expr:
     """The int64 position that an index element names, wrapped and reported if ``checked``."""
     found = cast(index(at), dtypes.int64)
     return apply("checked_index", found, ix.constant(size)) if checked else found
+
+
+def _parts(value: Expr) -> set[Expr]:
+    """Everything that an expression is made of."""
+    found, stack = {value}, [value]
+    while stack:
+        fresh = [part for part in operands(stack.pop()) if part not in found]
+        found.update(fresh)
+        stack.extend(fresh)
+    return found
+
+
+def keep_checks(value: Expr, place: Expr) -> Expr:
+    """``value`` with the checks in ``place`` that it has not: a repeated element is the same at
+    every position, so nothing else would report one outside the axis.
+    """
+    checks = [e for e in _parts(place) if isinstance(e, Apply) and e.op == "checked_index"]
+    if not checks:
+        return value
+    known = _parts(value)
+    for check in checks:
+        if check not in known:
+            never = ix.lt(check, 0)
+            value = apply("select", never, zero(value.dtype), value, dtype=value.dtype)
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +169,11 @@ class Gather(Primitive):
         x, chosen = node.inputs
         lead, rest = index[: self.lead], index[chosen.ndim :]
         size = x.shape[self.lead]
-        at = (*lead, position(args[1], index[: chosen.ndim], size, self.checked), *rest)
+        place = position(args[1], index[: chosen.ndim], size, self.checked)
+        at = (*lead, place, *rest)
         if isinstance(size, Dim):  # it may turn out to be 0: nothing may be read then
-            return args[0].guarded(ix.lt(0, size), at, zero(node.dtype))
-        return args[0](at)
+            return keep_checks(args[0].guarded(ix.lt(0, size), at, zero(node.dtype)), place)
+        return keep_checks(args[0](at), place)
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:

@@ -56,6 +56,7 @@ from lamella.ops.gathering import (
     wrap_index,
 )
 from lamella.ops.movement import permute, reshape, zeros
+from lamella.ops.scatter_products import others_at
 from lamella.ops.site import user_site
 from lamella.ops.validate import require_ordered, require_same_dtype
 
@@ -173,23 +174,15 @@ class Scatter(Primitive):
         return of_x, of_updates, self._scatter(of_x, node, of_updates, "add")
 
     def _others(self, node: Node) -> tuple[Node, Node]:
-        """mul: for each element of x and each update the product of all other factors of its place.
-
-        For a factor that is 0, that of the factors which are not, where it is the only such one.
+        """mul: for each element of x and each update the product of all other factors of its
+        place.
         """
-        x, _, updates = node.inputs
-        one, zero = ops.constant(1, x.dtype), ops.constant(0, x.dtype)
-        zeros_x, zeros_u = (ops.equal(factor, zero) for factor in (x, updates))
-        count = self._scatter(
-            ops.cast(zeros_x, x.dtype), node, ops.cast(zeros_u, x.dtype), "add"
-        )
-        filled_x, filled_u = ops.where(zeros_x, one, x), ops.where(zeros_u, one, updates)
-        rest = self._scatter(filled_x, node, filled_u, "mul")
-        rest = ops.where(ops.equal(count, one), rest, zero)
-        whole = self._scatter(x, node, updates, "mul")
-        of_x = ops.where(zeros_x, rest, ops.divide(whole, filled_x))
-        quotient = ops.divide(self._gather(whole, node), filled_u)
-        return of_x, ops.where(zeros_u, self._gather(rest, node), quotient)
+        x, index, updates = node.inputs
+        one = ops.full(1, x.shape, x.dtype)
+        size = ops.reduce_sum(ops.full(1, x.shape[self.lead : self.lead + 1], dtypes.int64))
+        others = others_at(index, updates, self.lead, size)
+        of_updates = ops.multiply(self._gather(x, node), others)
+        return self._scatter(one, node, updates, "mul"), of_updates
 
     # -- batching and lowering --------------------------------------------------------------------
     def batch(self, node: Node, args: Sequence[Node], batched: Needs, size: Size) -> Node:

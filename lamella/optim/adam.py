@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import lamella as lm
-from lamella.errors import OptionError
 from lamella.optim.group import ParamGroup
-from lamella.optim.optimizer import Optimizer, Parameters, check_number
+from lamella.optim.optimizer import Optimizer, Parameters, check_betas, check_number
 from lamella.tensor.tensor import Tensor
 
 __all__ = ["Adam", "AdamW"]
@@ -50,14 +49,11 @@ class Adam(Optimizer):
         weight_decay = self._decay if weight_decay is None else weight_decay
         for option, value in {"lr": lr, "eps": eps, "weight_decay": weight_decay}.items():
             check_number(name, option, value)
-        if not isinstance(betas, (tuple, list)) or len(betas) != 2:
-            raise OptionError(f"[{name}] betas={betas!r} are not two numbers; give two")
-        for beta in betas:
-            check_number(name, "betas", beta, below=1.0)
+        betas = check_betas(name, betas)
         super().__init__(
             params,
             {
-                "lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay,
+                "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay,
                 "amsgrad": amsgrad, "maximize": maximize,
             },
         )  # fmt: skip

@@ -14,6 +14,7 @@ import numpy as np
 
 import lamella as lm
 from lamella.errors import OptionError, ShapeError, did_you_mean
+from lamella.optim.flat import flattened, nested
 from lamella.optim.group import ParamGroup
 from lamella.tensor import pending
 from lamella.tensor.tensor import Tensor
@@ -83,8 +84,8 @@ class Optimizer:
                     "of them"
                 )
             self.state[parameter] = {
-                state: lm.zeros(parameter.shape, dtype=parameter.dtype)
-                for state in self._kept(options)
+                state: self._fresh(state, parameter, options)
+                for state in self._names_of(parameter, options)
             }
         made = ParamGroup({**self.defaults, **options})
         made["params"] = tensors
@@ -94,6 +95,20 @@ class Optimizer:
     def _kept(self, options: Mapping[str, Any]) -> tuple[str, ...]:
         """The names of the state that a group with these options needs."""
         return self.state_names
+
+    def _names_of(self, parameter: Tensor, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The names of the state of one parameter."""
+        return self._kept(options)
+
+    def _fresh(self, name: str, parameter: Tensor, options: Mapping[str, Any]) -> Tensor:
+        """The state ``name`` before the first step."""
+        return lm.zeros(parameter.shape, dtype=parameter.dtype)
+
+    def _held(self, state: dict[str, Tensor], name: str, parameter: Tensor) -> Tensor:
+        """State that a changed option asks for later than at the start."""
+        if name not in state:
+            state[name] = self._fresh(name, parameter, {})
+        return state[name]
 
     def _prepare(self, group: ParamGroup, step: Tensor) -> Any:
         """What all updates of a group share; ``step`` counts this one (int64, from 1)."""
@@ -148,8 +163,17 @@ class Optimizer:
                 elif parameter.grad is not None:
                     parameter.grad = lm.zeros(parameter.shape, dtype=parameter.dtype)
 
-    def state_dict(self) -> dict[str, Any]:
-        """State by parameter number, and groups with parameter numbers, in PyTorch's form."""
+    def state_dict(self, *, flat: bool = False) -> dict[str, Any]:
+        """State by parameter number, and groups with parameter numbers, in PyTorch's form.
+
+        Args:
+            flat: give tensors by names such as ``"state.0.exp_avg"`` and ``"param_groups.0.lr"``
+                instead, as ``lm.save`` writes and :meth:`load_state_dict` also takes them.
+
+        >>> p = lm.tensor([1.0], requires_grad=True)
+        >>> sorted(lm.optim.Adam([p]).state_dict(flat=True))[-3:]
+        ['state.0.exp_avg', 'state.0.exp_avg_sq', 'state.0.step']
+        """
         numbers = {
             p: i for i, p in enumerate(p for group in self.param_groups for p in group["params"])
         }
@@ -162,16 +186,19 @@ class Optimizer:
             {**group, "params": [numbers[p] for p in group["params"]]}
             for group in self.param_groups
         ]
-        return {"state": state, "param_groups": groups}
+        found = {"state": state, "param_groups": groups}
+        return flattened(found) if flat else found
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Continue from a state that :meth:`state_dict` gave; nothing changes when an error is
-        raised.
+        """Continue from a state that :meth:`state_dict` gave, flat ones included; nothing changes
+        when an error is raised.
 
         Raises:
             OptionError: if groups or parameters are more or fewer.
             ShapeError: if a state tensor's shape differs.
         """
+        if isinstance(state_dict, Mapping):
+            state_dict = nested(state_dict)
         if not isinstance(state_dict, Mapping) or not {"state", "param_groups"} <= set(state_dict):
             raise OptionError(
                 f"[load_state_dict] {type(state_dict).__name__} with {_names(state_dict)} is no "
@@ -237,11 +264,35 @@ def _names(value: Any) -> str:
     return f"keys {sorted(map(str, value))}" if isinstance(value, Mapping) else "no keys"
 
 
+def decayed(parameter: Tensor, gradient: Tensor, group: ParamGroup) -> Tensor:
+    """The gradient with the group's weight decay times the parameter added."""
+    if group["weight_decay"] == 0:
+        return gradient
+    return gradient + parameter * group.number("weight_decay").astype(parameter.dtype)
+
+
+def check_betas(op: str, betas: Any) -> tuple[float, ...]:
+    """Two numbers from 0 to below 1.
+
+    Raises:
+        OptionError: for something else.
+
+    >>> check_betas("Adam", [0.9, 0.999])
+    (0.9, 0.999)
+    """
+    if not isinstance(betas, (tuple, list)) or len(betas) != 2:
+        raise OptionError(f"[{op}] betas={betas!r} are not two numbers; give two")
+    for beta in betas:
+        check_number(op, "betas", beta, below=1.0)
+    return tuple(betas)
+
+
 def check_number(
-    op: str, name: str, value: Any, low: float = 0.0, below: float | None = None
-) -> None:
-    """Raise OptionError unless ``low <= value`` (and ``value < below``); tensors are taken as they
-    are.
+    op: str, name: str, value: Any, low: float = 0.0, below: float | None = None,
+    most: float | None = None,
+) -> None:  # fmt: skip
+    """Raise OptionError unless ``low <= value`` (and ``value < below``, ``value <= most``); tensors
+    are taken as they are.
 
     >>> check_number("SGD", "lr", 0.1)
     """
@@ -251,6 +302,8 @@ def check_number(
         not isinstance(value, (int, float, np.number))
         or not value >= low
         or (below is not None and not value < below)
+        or (most is not None and not value <= most)
     ):
         limits = f">= {low:g}" + (f" and < {below:g}" if below is not None else "")
+        limits += f" and <= {most:g}" if most is not None else ""
         raise OptionError(f"[{op}] {name}={value!r} is no number {limits}; give one")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from lamella.tensor.gradient import require_grad
 from lamella.tensor.host import check_depth, integer_range, node_from_data, python_dtype
 from lamella.tensor.joining import stack
 from lamella.tensor.keywords import with_synonyms
-from lamella.tensor.manipulation import common_shape
+from lamella.tensor.manipulation import common_shape, moveaxis
 from lamella.tensor.operands import TensorLike, as_node, cast, scalar_node
 from lamella.tensor.symbolic import is_symbolic
 
@@ -372,38 +372,80 @@ def arange(
     return _finish(cast(node, kind), requires_grad, device)
 
 
+@overload
+def linspace(
+    start: TensorLike, stop: TensorLike, num: int = 50, endpoint: bool = True,
+    dtype: object = None, device: object = None, *, retstep: Literal[False] = False, axis: int = 0,
+) -> Tensor: ...  # fmt: skip
+
+
+@overload
+def linspace(
+    start: TensorLike, stop: TensorLike, num: int = 50, endpoint: bool = True,
+    dtype: object = None, device: object = None, *, retstep: Literal[True], axis: int = 0,
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+
+
 @with_synonyms
 def linspace(
-    start: float,
-    stop: float,
-    num: int = 50,
-    endpoint: bool = True,
-    dtype: object = None,
-    device: object = None,
-) -> Tensor:
+    start: TensorLike, stop: TensorLike, num: int = 50, endpoint: bool = True,
+    dtype: object = None, device: object = None, *, retstep: bool = False, axis: int = 0,
+) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
     """``num`` evenly spaced numbers from ``start`` to ``stop`` (inclusive, unless ``endpoint`` is
     False).
 
+    Args:
+        start: a real number, or a tensor of them, which broadcasts with ``stop``.
+        stop: likewise.
+        num: how many.
+        endpoint: whether ``stop`` is the last of them.
+        dtype: by default float32.
+        device: "cpu".
+        retstep: return ``(numbers, step)``; of a single number with its end the step is NaN.
+        axis: where in the result the numbers of tensors lie.
+
+    Raises:
+        DTypeError: for complex ends. ShapeError: if the ends do not broadcast.
+
     >>> linspace(0.0, 1.0, 5).tolist()
     [0.0, 0.25, 0.5, 0.75, 1.0]
+    >>> linspace([0, 10], [1, 20], 3, axis=-1).tolist()
+    [[0.0, 0.5, 1.0], [10.0, 15.0, 20.0]]
     """
     kind = default_float() if dtype is None else as_dtype(dtype)
-    if isinstance(start, builtins.complex) or isinstance(stop, builtins.complex):
-        raise DTypeError(
-            f"[linspace] from {start} to {stop}: ends are real; make both parts and join them with "
-            "lm.complex(real, imag)"
-        )
+    first, last = _ends("linspace", start, stop)
     (size,) = shape_of("linspace", num)
     between = max(int(size) - (1 if endpoint else 0), 1)
-    place = ops.iota((size,), 0, float64)
-    rise = ops.divide(
-        scalar_node(float(stop) - float(start), float64), scalar_node(between, float64)
-    )
-    node = ops.add(ops.multiply(place, rise), scalar_node(start, float64))
+    shape = (size, *(1,) * first.ndim)
+    place = ops.reshape(ops.iota((size,), 0, float64), shape)
+    rise = ops.divide(ops.subtract(last, first), scalar_node(between, float64))
+    rows = (size, *first.shape)
+    place, rises, firsts, lasts = (ops.broadcast_to(n, rows) for n in (place, rise, first, last))
+    node = ops.add(ops.multiply(place, rises), firsts)
     if endpoint and size not in (0, 1):
-        last = ops.equal(place, scalar_node(between, float64))
-        node = ops.where(last, scalar_node(stop, float64), node)
-    return _finish(cast(node, kind), False, device)
+        node = ops.where(ops.equal(place, scalar_node(between, float64)), lasts, node)
+    found = _finish(cast(node, kind), False, device)
+    if axis:
+        found = moveaxis(found, 0, axis)
+    if not retstep:
+        return found
+    one = size <= (1 if endpoint else 0)
+    return found, wrap(ops.full(math.nan, rise.shape, kind) if one else cast(rise, kind))
+
+
+def _ends(name: str, start: TensorLike, stop: TensorLike) -> tuple[Node, Node]:
+    """The ends of ranges as float64 nodes of one shape."""
+    for end in (start, stop):
+        if isinstance(end, builtins.complex) or getattr(
+            getattr(end, "dtype", None), "kind", ""
+        ) == "c":
+            raise DTypeError(
+                f"[{name}] from {start} to {stop}: ends are real; make both parts and join them "
+                "with lm.complex(real, imag)"
+            )
+    first, last = as_node(start, float64), as_node(stop, float64)
+    shape = common_shape(name, first.shape, last.shape)
+    return ops.broadcast_to(first, shape), ops.broadcast_to(last, shape)
 
 
 @with_synonyms
@@ -420,11 +462,21 @@ def logspace(
     return wrap(cast(ops.pow(scalar_node(base, float64), powers), kind))
 
 
-def meshgrid(*axes: TensorLike, indexing: str = "xy") -> list[Tensor]:
+def meshgrid(
+    *axes: TensorLike, copy: bool = True, sparse: bool = False, indexing: str = "xy"
+) -> list[Tensor]:
     """Vectors broadcast against each other; "ij" keeps their order, "xy" swaps the first two axes.
+
+    With ``sparse`` they keep size 1 along the axes of the others, against which they broadcast.
+    ``copy`` is NumPy's and makes no difference: tensors share memory without it being seen.
+
+    Raises:
+        OptionError: for another indexing. ShapeError: for what is no vector.
 
     >>> [grid.tolist() for grid in meshgrid([1, 2], [3], indexing="ij")]
     [[[1], [2]], [[3], [3]]]
+    >>> [grid.shape for grid in meshgrid([1, 2], [3, 4, 5], sparse=True)]
+    [(1, 2), (3, 1)]
     """
     if indexing not in ("xy", "ij"):
         raise OptionError(f"[meshgrid] no indexing {indexing!r}; use 'xy' or 'ij'")
@@ -439,5 +491,7 @@ def meshgrid(*axes: TensorLike, indexing: str = "xy") -> list[Tensor]:
         shaped.append(
             ops.reshape(node, (1,) * place + (node.size,) + (1,) * (len(nodes) - place - 1))
         )
+    if sparse:
+        return [wrap(node) for node in shaped]
     shape = common_shape("meshgrid", *(node.shape for node in shaped))
     return [wrap(ops.broadcast_to(node, shape)) for node in shaped]

@@ -9,8 +9,8 @@ assigning one number through a mask is not.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Literal
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from lamella import ops
 from lamella.dtypes import int64
@@ -236,9 +236,36 @@ class At:
     def _apply(self, value: TensorLike, mode: Mode) -> Tensor:
         return wrap(assign(node_of(self._tensor), self._subscript, value, mode))
 
-    def get(self) -> Tensor:
-        """The elements."""
-        return getitem(self._tensor, self._subscript)
+    def get(self, mode: str | None = None, fill_value: Any = None) -> Tensor:
+        """The elements.
+
+        Args:
+            mode: what an index outside its axis is: an error (None, "promise_in_bounds"), the
+                nearest one inside ("clip"), or a place where ``fill_value`` is ("fill", "drop").
+            fill_value: by default NaN, the least signed or largest unsigned integer, True.
+
+        Raises:
+            OptionError: for another mode.
+
+        >>> import lamella as lm
+        >>> lm.arange(3).at[[1, 7]].get(mode="fill", fill_value=-1).tolist()
+        [1, -1]
+        """
+        from lamella.tensor.lenient import getitem_outside
+
+        if mode in (None, "promise_in_bounds"):
+            return getitem(self._tensor, self._subscript)
+        return getitem_outside(self._tensor, self._subscript, mode, fill_value)
+
+    def apply(self, function: Callable[[Tensor], TensorLike]) -> Tensor:
+        """With the elements replaced by ``function`` of them, once however often an index is
+        repeated.
+
+        >>> import lamella as lm
+        >>> lm.asarray([1.0, 4.0]).at[1].apply(lm.sqrt).tolist()
+        [1.0, 2.0]
+        """
+        return self.set(function(self.get()))
 
     def set(self, value: TensorLike) -> Tensor:
         """With the elements replaced; of repeated indices the last wins."""

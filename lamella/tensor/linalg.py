@@ -206,23 +206,44 @@ def kron(x: TensorLike, y: TensorLike) -> Tensor:
 
 @deferring
 @with_synonyms
-def cross(x: TensorLike, y: TensorLike, axis: int = -1) -> Tensor:
-    """The cross product of vectors of three components along ``axis``.
+def cross(
+    x: TensorLike, y: TensorLike, axis: int | None = None, axisa: int = -1, axisb: int = -1,
+    axisc: int = -1,
+) -> Tensor:  # fmt: skip
+    """The cross product of vectors of three components along ``axis``, by default the last.
+
+    Args:
+        x: vectors, which broadcast with
+        y: others.
+        axis: that of the vectors in ``x``, ``y`` and the result, instead of:
+        axisa: the axis of ``x`` that has the components (NumPy).
+        axisb: that of ``y``.
+        axisc: that of the result.
+
+    Raises:
+        ShapeError: unless both have three components, or if the other axes do not broadcast.
 
     >>> cross([1, 0, 0], [0, 1, 0]).tolist()
     [0, 0, 1]
     """
-    from lamella.tensor.manipulation import roll
+    from lamella.tensor.manipulation import common_shape, moveaxis, roll
 
     a, b = _numbers("cross", x, y)
+    first, second = (axisa, axisb) if axis is None else (axis, axis)
     if (
-        a.shape[axis_of("cross", axis, a.shape)] != 3
-        or b.shape[axis_of("cross", axis, b.shape)] != 3
+        a.shape[axis_of("cross", first, a.shape)] != 3
+        or b.shape[axis_of("cross", second, b.shape)] != 3
     ):
         raise ShapeError(
-            f"[cross] shapes {a.shape} and {b.shape} along axis {axis}: both need 3 components"
+            f"[cross] shapes {a.shape} and {b.shape} along axes {first} and {second}: both need 3 "
+            "components; add a zero to vectors of two"
         )
     left, right = wrap(a), wrap(b)
+    if axis is None and (axisa, axisb, axisc) != (-1, -1, -1):
+        left, right = moveaxis(left, axisa, -1), moveaxis(right, axisb, -1)
+        return moveaxis(cross(left, right), -1, axisc)
+    axis = -1 if axis is None else axis
+    common_shape("cross", a.shape, b.shape)
     ahead, behind = roll(left, -1, axis), roll(left, 1, axis)
     return ahead * roll(right, 1, axis) - behind * roll(right, -1, axis)
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from lamella import ops
 from lamella.dtypes import as_dtype, int8, int16, uint8
+from lamella.errors import ShapeError
 from lamella.tensor.axes import axis_of, shape_of
 from lamella.tensor.comparison import astype
 from lamella.tensor.core import TensorCore, wrap
@@ -287,10 +288,25 @@ class TensorMethods(TensorValues):
         return random.bernoulli(chance, self.node.shape, dtype=self.node.dtype)
 
     def multinomial(self, num_samples: int, replacement: bool = False) -> Tensor:
-        """Positions along the last axis, drawn with the elements as weights."""
+        """Positions along the last axis, drawn with the elements as weights.
+
+        Raises:
+            ShapeError: unless there are one or two axes, with ``num_samples`` elements or more
+                where none is drawn twice. OptionError: for weights that are none.
+        """
         from lamella.tensor import random
+        from lamella.tensor.random.domain import require_weights, whole
         from lamella.tensor.searching import topk
 
+        count = whole("multinomial", "num_samples", num_samples, 1)
+        shape = self.node.shape
+        few = len(shape) in (1, 2) and isinstance(shape[-1], int) and shape[-1] < count
+        if len(shape) not in (1, 2) or (few and not replacement):
+            raise ShapeError(
+                f"[multinomial] {count} positions by weights of shape {shape}: give one or two "
+                "axes, the last with a weight for each position, or replacement=True"
+            )
+        require_weights("multinomial", self)
         logits = cast("Tensor", self).log()
         if replacement:
             drawn = random.categorical(logits, (num_samples,))

@@ -176,11 +176,21 @@ def take_node(node: Node, index: Node, axis: int, checked: bool = False) -> Node
 
 @deferring
 @with_synonyms
-def take(x: TensorLike, indices: TensorLike, axis: int | None = None) -> Tensor:
+def take(
+    x: TensorLike, indices: TensorLike, axis: int | None = None, *, mode: str = "raise"
+) -> Tensor:
     """The slices of ``x`` at ``indices`` along ``axis`` (None: of the flattened tensor).
+
+    Args:
+        x: any dtype.
+        indices: integers of any shape.
+        axis: the axis they speak of.
+        mode: what an index out of range is, as in NumPy: an error ("raise"), one modulo the size
+            ("wrap"), or the nearest one in ``[0, size)`` ("clip", also of negative indices).
 
     Raises:
         LamellaIndexError: when computed, for an index out of range.
+        OptionError: for another mode.
 
     >>> take([10, 20, 30], [2, 0]).tolist()
     [30, 10]
@@ -188,7 +198,13 @@ def take(x: TensorLike, indices: TensorLike, axis: int | None = None) -> Tensor:
     node = as_node(x)
     if axis is None:
         node, axis = ops.reshape(node, (product(node.shape),)), 0
-    return wrap(take_node(node, as_node(indices), axis_of("take", axis, node.shape), checked=True))
+    place, index = axis_of("take", axis, node.shape), as_node(indices)
+    if mode == "raise":
+        return wrap(take_node(node, index, place, checked=True))
+    from lamella.tensor.lenient import brought_inside
+
+    index = brought_inside("take", index, node.shape[place], mode)
+    return wrap(take_node(node, index, place))
 
 
 @deferring

@@ -29,7 +29,7 @@ from lamella.tensor.host import node_from_array
 from lamella.tensor.manipulation import common_shape
 from lamella.tensor.symbolic import is_symbolic, symbolic_node
 
-__all__ = ["Subscript", "is_single_mask", "parse", "regions"]
+__all__ = ["Subscript", "entries_of", "is_single_mask", "parse", "regions"]
 
 Start = Node | int
 Region = tuple[Start, Size, int]
@@ -269,16 +269,26 @@ def parse(subscript: object, shape: Shape) -> Subscript:
     >>> parse((slice(None), 1), (4, 3)).result_shape()
     (4,)
     """
-    entries = list(subscript) if isinstance(subscript, tuple) else [subscript]
-    entries = _complete([_classify(entry) for entry in entries], shape)
     found = Subscript()
     # per entry: "a" array, "i" integer, "s" slice, "n" new axis, "." ellipsis
     marks: list[str] = []
     axis = 0
-    for entry in entries:
+    for entry, _ in entries_of(subscript, shape):
         axis = _add(entry, axis, shape, found, marks)
     _place_front(found, marks)
     return found
+
+
+def entries_of(subscript: object, shape: Shape) -> list[tuple[Any, int]]:
+    """What a subscript says of each axis, and how many axes that takes: an int, a slice, None, an
+    ellipsis, an integer tensor or array, a mask.
+
+    >>> entries_of((..., 1), (4, 3))
+    [(Ellipsis, 0), (slice(None, None, None), 1), (1, 1)]
+    """
+    entries = list(subscript) if isinstance(subscript, tuple) else [subscript]
+    entries = _complete([_classify(entry) for entry in entries], shape)
+    return [(entry, _axes_taken(entry)) for entry in entries]
 
 
 def _add(entry: Any, axis: int, shape: Shape, found: Subscript, marks: list[str]) -> int:

@@ -108,7 +108,6 @@ def value_and_grad(
     >>> value.item(), g.tolist()
     (5.0, [2.0, 4.0])
     """
-
     return _value_and_grad("value_and_grad", f, argnums, has_aux)
 
 
@@ -416,7 +415,6 @@ def jacfwd(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False)
     >>> jacfwd(lambda x: x * x)(lm.asarray([1.0, 2.0])).tolist()
     [[2.0, 0.0], [0.0, 4.0]]
     """
-
     return _jacfwd("jacfwd", f, argnums, has_aux)
 
 

@@ -449,3 +449,32 @@ def test_values_and_gradients(key: str, kind: str) -> None:
         else:  # a constant: PyTorch may have zeros for it
             rest = one.grad if other.grad is None else other.grad
             assert rest is None or not rest.any(), f"gradient {number} is missing"
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_equal_maxima_have_the_gradient_of_the_first(rank, size):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2, (2, 2, *(4, 6, 8)[:rank])).astype(np.float32)
+    for name, args in (
+        (f"adaptive_max_pool{rank}d", (size,)),
+        (f"max_pool{rank}d", (2,)),
+        (f"max_pool{rank}d", (3, size, 1)),
+    ):
+        x = torch.tensor(X, requires_grad=True)
+        y = getattr(torch.nn.functional, name)(x, *args)
+        w = np.arange(y.numel(), dtype=np.float32).reshape(y.shape)
+        (y * torch.tensor(w)).sum().backward()
+
+        def loss(a, name=name, args=args, w=w):
+            return (getattr(lm.nn.functional, name)(a, *args) * w).sum()
+
+        np.testing.assert_array_equal(lm.grad(loss)(lm.asarray(X)).numpy(), x.grad.numpy())
+    if rank == 1:
+        opened = lm.jit(
+            lambda a: lm.grad(lambda a: (lm.nn.functional.max_pool1d(a, 2) ** 2).sum())(a),
+            dynamic={"a": {2: "n"}},
+        )
+        x = torch.tensor(X, requires_grad=True)
+        (torch.nn.functional.max_pool1d(x, 2) ** 2).sum().backward()
+        np.testing.assert_array_equal(opened(lm.asarray(X)).numpy(), x.grad.numpy())

@@ -25,13 +25,14 @@ LEAVING = {
     "name", ["grad", "value_and_grad", "hessian", "jacrev", "jacfwd", "vjp", "linearize", "jvp"]
 )
 def test_a_result_that_left_the_graph_has_no_silent_derivative(name, f):
+    calls = {
+        "vjp": lambda: lm.vjp(f, X),
+        "linearize": lambda: lm.linearize(f, X),
+        "jvp": lambda: lm.jvp(f, (X,), (X,)),
+    }
+    call = calls.get(name, lambda: getattr(lm, name)(f)(X))
     with pytest.raises(GradientError, match=rf"^\[{name}\].*left the graph.*test_looks\.py:\d+"):
-        if name in ("vjp", "linearize"):
-            getattr(lm, name)(f, X)
-        elif name == "jvp":
-            lm.jvp(f, (X,), (X,))
-        else:
-            getattr(lm, name)(f)(X)
+        call()
 
 
 def test_the_outer_derivative_sees_what_an_inner_one_looked_at():
@@ -40,7 +41,7 @@ def test_the_outer_derivative_sees_what_an_inner_one_looked_at():
 
 
 def test_one_of_several_results_that_left_the_graph_is_named():
-    with pytest.raises(GradientError, match="ndarray at value\\[1\\]"):
+    with pytest.raises(GradientError, match=r"ndarray at \[1\]"):
         lm.vjp(lambda x: (x * 2, x.numpy()), X)
 
 

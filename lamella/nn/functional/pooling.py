@@ -127,11 +127,20 @@ def _max_pool(
     fixed = all(isinstance(size, int) for size in x.shape[-rank:])
     if not return_indices and not (differentiated and fixed):
         seen, axes = windows.of(x, lowest)
-        return seen.max(axes)
+        if not differentiated:
+            return seen.max(axes)
+        return _first_of(lm.moveaxis(seen, axes, tuple(range(-rank, 0))), rank)
     seen, axes = windows.of(x.detach(), lowest)
     taps = lm.moveaxis(seen, axes, tuple(range(-rank, 0)))
     found = at_indices(x, _first_maxima(windows, x, taps, lowest), rank)
     return found if return_indices else found[0]
+
+
+def _first_of(seen: Tensor, rank: int) -> Tensor:
+    """The maxima of windows over the last ``rank`` axes; the derivative is that of the first."""
+    flat = seen.reshape((*seen.shape[:-rank], math.prod(seen.shape[-rank:])))
+    best = flat.detach().argmax(-1, keepdims=True)
+    return lm.take_along_axis(flat, best, -1)[..., 0]
 
 
 def _first_maxima(windows: _Windows, x: Tensor, taps: Tensor, lowest: float) -> Tensor:

@@ -6,7 +6,6 @@ ceil((i + 1) s / c) - 1``.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +14,7 @@ import numpy as np
 
 import lamella as lm
 from lamella.errors import OptionError, ShapeError
-from lamella.nn.functional.pooling import at_indices
+from lamella.nn.functional.pooling import at_indices, max_pool1d, max_pool2d, max_pool3d
 from lamella.nn.functional.support import check_rank, per_axis, tensor
 from lamella.tensor.tensor import Tensor
 
@@ -132,10 +131,8 @@ def _adaptive_max(rank: int, input: Any, output_size: Any, return_indices: bool)
         )
     pairs = list(zip(sizes, counts, strict=True))
     if not return_indices and all(size % count == 0 for size, count in pairs):
-        split = itertools.chain(*((count, size // count) for size, count in pairs))
-        first = x.ndim - rank + 1
-        tiles = x.reshape((*x.shape[:-rank], *split))
-        return tiles.max(tuple(range(first, first + 2 * rank, 2)))
+        pool = (max_pool1d, max_pool2d, max_pool3d)[rank - 1]
+        return pool(x, tuple(size // count for size, count in pairs))
     parts = []
     for size, count in pairs:
         bounds = _bounds(size, count)
