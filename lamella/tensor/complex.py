@@ -7,6 +7,7 @@ dL/d(real part) + i dL/d(imaginary part), see ``lamella.tensor.gradient``.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from lamella import ops
@@ -83,14 +84,16 @@ def conj(x: TensorLike) -> Tensor:
     return wrap(ops.conj(as_node(x)))
 
 
-def angle(x: TensorLike) -> Tensor:
-    """The argument ``atan2(imag(x), real(x))`` in [-π, π]; of real numbers 0, or π below 0.
+def angle(x: TensorLike, deg: bool = False) -> Tensor:
+    """The argument ``atan2(imag(x), real(x))`` in [-π, π] (with ``deg`` in degrees); of real
+    numbers 0, or π below 0.
 
     >>> angle([1j, -1.0]).tolist()
     [1.5707963705062866, 3.1415927410125732]
     """
     node = as_float(as_node(x))
-    return wrap(ops.atan2(ops.imag(node), ops.real(node)))
+    found = ops.atan2(ops.imag(node), ops.real(node))
+    return wrap(ops.multiply(found, ops.constant(180.0 / math.pi, found.dtype)) if deg else found)
 
 
 def view_as_real(x: TensorLike) -> Tensor:

@@ -17,7 +17,7 @@ import numpy as np
 from lamella import ops
 from lamella.dtypes import DType, as_dtype, default_float, float64, int64
 from lamella.errors import DTypeError, ExchangeError, OptionError, ShapeError
-from lamella.ir.dim import Size
+from lamella.ir.dim import Shape, Size
 from lamella.ir.node import Node
 from lamella.tensor.axes import shape_of
 from lamella.tensor.core import TensorCore, check_device, node_of, wrap
@@ -229,35 +229,38 @@ def full(
     return _finish(ops.broadcast_to(node, sizes), requires_grad, device)
 
 
-def _like(x: TensorLike, dtype: object) -> tuple[Node, DType]:
+def _like(x: TensorLike, dtype: object, shape: Any) -> tuple[Shape, DType]:
     node = as_node(x)
-    return node, node.dtype if dtype is None else as_dtype(dtype)
+    sizes = node.shape if shape is None else shape_of("shape", shape)
+    return sizes, node.dtype if dtype is None else as_dtype(dtype)
 
 
 @with_synonyms
 def zeros_like(
-    x: TensorLike, dtype: object = None, requires_grad: bool = False, device: object = None
-) -> Tensor:
-    """Zeros of the shape and element type of ``x``.
+    x: TensorLike, dtype: object = None, requires_grad: bool = False, device: object = None, *,
+    shape: Any = None,
+) -> Tensor:  # fmt: skip
+    """Zeros of the shape (unless given) and element type of ``x``.
 
     >>> zeros_like([1, 2]).tolist()
     [0, 0]
     """
-    node, kind = _like(x, dtype)
-    return _finish(ops.full(0, node.shape, kind), requires_grad, device)
+    sizes, kind = _like(x, dtype, shape)
+    return _finish(ops.full(0, sizes, kind), requires_grad, device)
 
 
 @with_synonyms
 def ones_like(
-    x: TensorLike, dtype: object = None, requires_grad: bool = False, device: object = None
-) -> Tensor:
-    """Ones of the shape and element type of ``x``.
+    x: TensorLike, dtype: object = None, requires_grad: bool = False, device: object = None, *,
+    shape: Any = None,
+) -> Tensor:  # fmt: skip
+    """Ones of the shape (unless given) and element type of ``x``.
 
     >>> ones_like([3, 4]).tolist()
     [1, 1]
     """
-    node, kind = _like(x, dtype)
-    return _finish(ops.full(1, node.shape, kind), requires_grad, device)
+    sizes, kind = _like(x, dtype, shape)
+    return _finish(ops.full(1, sizes, kind), requires_grad, device)
 
 
 empty_like = zeros_like
@@ -270,14 +273,16 @@ def full_like(
     dtype: object = None,
     requires_grad: bool = False,
     device: object = None,
+    *,
+    shape: Any = None,
 ) -> Tensor:
-    """``fill_value`` in the shape and element type of ``x``.
+    """``fill_value`` in the shape (unless given) and element type of ``x``.
 
     >>> full_like([3, 4], 9).tolist()
     [9, 9]
     """
-    node, kind = _like(x, dtype)
-    filled = ops.broadcast_to(scalar_node(fill_value, kind, "full_like"), node.shape)
+    sizes, kind = _like(x, dtype, shape)
+    filled = ops.broadcast_to(scalar_node(fill_value, kind, "full_like"), sizes)
     return _finish(filled, requires_grad, device)
 
 
@@ -450,15 +455,16 @@ def _ends(name: str, start: TensorLike, stop: TensorLike) -> tuple[Node, Node]:
 
 @with_synonyms
 def logspace(
-    start: float, stop: float, num: int = 50, base: float = 10.0, dtype: object = None
-) -> Tensor:
-    """``base`` to the powers ``linspace(start, stop, num)``.
+    start: TensorLike, stop: TensorLike, num: int = 50, base: float = 10.0, dtype: object = None, *,
+    endpoint: bool = True, axis: int = 0,
+) -> Tensor:  # fmt: skip
+    """``base`` to the powers ``linspace(start, stop, num)``, whose options these are.
 
     >>> logspace(0, 2, 3).tolist()
     [1.0, 10.0, 100.0]
     """
     kind = default_float() if dtype is None else as_dtype(dtype)
-    powers = as_node(linspace(start, stop, num, dtype=float64))
+    powers = as_node(linspace(start, stop, num, endpoint, float64, axis=axis))
     return wrap(cast(ops.pow(scalar_node(base, float64), powers), kind))
 
 

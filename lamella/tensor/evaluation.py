@@ -75,16 +75,22 @@ def allclose(
     return bool(all_of(isclose(x, y, rtol, atol, equal_nan)))
 
 
-def array_equal(x: TensorLike, y: TensorLike) -> bool:
-    """Whether shapes and all elements are equal; looks at the values.
+def array_equal(x: TensorLike, y: TensorLike, equal_nan: bool = False) -> bool:
+    """Whether shapes and all elements are equal (with ``equal_nan`` a NaN equals another); looks at
+    the values.
 
     >>> array_equal([1, 2], [1, 2]), array_equal([1, 2], [1])
     (True, False)
     """
-    from lamella.tensor.comparison import equal
+    from lamella.tensor.comparison import equal, not_equal
 
     a, b = as_node(x), as_node(y)
-    return a.shape == b.shape and bool(all_of(equal(x, y)))
+    if a.shape != b.shape:
+        return False
+    same = equal(x, y)
+    if equal_nan:
+        same = same | (not_equal(x, x) & not_equal(y, y))
+    return bool(all_of(same))
 
 
 def array_equiv(x: TensorLike, y: TensorLike) -> bool:

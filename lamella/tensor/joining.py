@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lamella import ops
-from lamella.dtypes import int64, promote
+from lamella.dtypes import as_dtype, int64, promote
 from lamella.errors import ShapeError
 from lamella.ir.dim import Size
 from lamella.ir.node import Node
@@ -32,8 +32,8 @@ __all__ = [
 ]  # fmt: skip
 
 
-def promoted(name: str, tensors: Sequence[TensorLike]) -> list[Node]:
-    """The nodes of ``tensors`` in one element type.
+def promoted(name: str, tensors: Sequence[TensorLike], dtype: object = None) -> list[Node]:
+    """The nodes of ``tensors`` in one element type: ``dtype``, or the one that holds all.
 
     Raises:
         ShapeError: if there are none.
@@ -41,16 +41,21 @@ def promoted(name: str, tensors: Sequence[TensorLike]) -> list[Node]:
     nodes = [as_node(tensor) for tensor in tensors]
     if not nodes:
         raise ShapeError(f"[{name}] got no tensors, so there is nothing to join; give at least one")
-    dtype = nodes[0].dtype
+    if dtype is not None:
+        return [cast(node, as_dtype(dtype)) for node in nodes]
+    common = nodes[0].dtype
     for node in nodes:
-        dtype = promote(dtype, node.dtype)
-    return [cast(node, dtype) for node in nodes]
+        common = promote(common, node.dtype)
+    return [cast(node, common) for node in nodes]
 
 
 @deferring
 @with_synonyms
-def concat(tensors: Sequence[TensorLike], axis: int | None = 0) -> Tensor:
-    """The tensors one after another along an existing axis (None: all flattened first).
+def concat(
+    tensors: Sequence[TensorLike], axis: int | None = 0, *, dtype: object = None
+) -> Tensor:
+    """The tensors one after another along an existing axis (None: all flattened first), cast to
+    ``dtype`` if that is given.
 
     Raises:
         ShapeError: if other axes differ in size.
@@ -58,7 +63,7 @@ def concat(tensors: Sequence[TensorLike], axis: int | None = 0) -> Tensor:
     >>> concat([[1, 2], [3]]).tolist()
     [1, 2, 3]
     """
-    nodes = promoted("concat", tensors)
+    nodes = promoted("concat", tensors, dtype)
     if axis is None:
         nodes, axis = [ops.reshape(n, (-1,) if 0 not in n.shape else (0,)) for n in nodes], 0
     place = axis_of("concat", axis, nodes[0].shape)
@@ -80,13 +85,13 @@ cat = concatenate = concat
 
 @deferring
 @with_synonyms
-def stack(tensors: Sequence[TensorLike], axis: int = 0) -> Tensor:
-    """The tensors, all of one shape, along a new axis.
+def stack(tensors: Sequence[TensorLike], axis: int = 0, *, dtype: object = None) -> Tensor:
+    """The tensors, all of one shape, along a new axis, cast to ``dtype`` if that is given.
 
     >>> stack([[1, 2], [3, 4]], axis=1).tolist()
     [[1, 3], [2, 4]]
     """
-    nodes = promoted("stack", tensors)
+    nodes = promoted("stack", tensors, dtype)
     shape = nodes[0].shape
     for position, node in enumerate(nodes):
         if node.shape != shape:
@@ -102,25 +107,25 @@ def stack(tensors: Sequence[TensorLike], axis: int = 0) -> Tensor:
 
 
 @deferring
-def vstack(tensors: Sequence[TensorLike]) -> Tensor:
-    """The tensors as rows, or one below the other.
+def vstack(tensors: Sequence[TensorLike], *, dtype: object = None) -> Tensor:
+    """The tensors as rows, or one below the other, cast to ``dtype`` if that is given.
 
     >>> vstack([[1, 2], [3, 4]]).shape
     (2, 2)
     """
-    nodes = promoted("vstack", tensors)
+    nodes = promoted("vstack", tensors, dtype)
     rows = [ops.reshape(n, (1, *(n.shape or (1,)))) if n.ndim < 2 else n for n in nodes]
     return concat([wrap(row) for row in rows], 0)
 
 
 @deferring
-def hstack(tensors: Sequence[TensorLike]) -> Tensor:
-    """The tensors side by side: along axis 1, or axis 0 of vectors.
+def hstack(tensors: Sequence[TensorLike], *, dtype: object = None) -> Tensor:
+    """The tensors side by side: along axis 1, or axis 0 of vectors; cast to ``dtype`` if given.
 
     >>> hstack([[1, 2], [3]]).tolist()
     [1, 2, 3]
     """
-    nodes = promoted("hstack", tensors)
+    nodes = promoted("hstack", tensors, dtype)
     rows = [ops.reshape(n, (1,)) if n.ndim == 0 else n for n in nodes]
     return concat([wrap(row) for row in rows], 0 if rows[0].ndim == 1 else 1)
 

@@ -173,8 +173,11 @@ def vander(x: TensorLike, N: int | None = None, increasing: bool = False) -> Ten
     return wrap(powers if increasing else ops.flip(powers, (1,)))
 
 
-def geomspace(start: float, stop: float, num: int = 50, dtype: object = None) -> Tensor:
-    """``num`` numbers from ``start`` to ``stop`` with equal ratios.
+def geomspace(
+    start: float, stop: float, num: int = 50, dtype: object = None, *, endpoint: bool = True
+) -> Tensor:
+    """``num`` numbers from ``start`` to ``stop`` (inclusive, unless ``endpoint`` is False) with
+    equal ratios.
 
     >>> geomspace(1.0, 8.0, 4).tolist()
     [1.0, 2.0, 4.0, 8.0]
@@ -182,7 +185,7 @@ def geomspace(start: float, stop: float, num: int = 50, dtype: object = None) ->
     kind = default_float() if dtype is None else as_dtype(dtype)
     if start == 0 or stop == 0:
         raise OptionError("[geomspace] a sequence with equal ratios never is 0; use linspace")
-    return wrap(node_from_array(np.geomspace(start, stop, num), kind))
+    return wrap(node_from_array(np.geomspace(start, stop, num, endpoint), kind))
 
 
 def indices(dimensions: Sequence[int], dtype: object = int64, sparse: bool = False) -> Any:

@@ -149,3 +149,48 @@ def test_apply():
 def test_multinomial_names_itself(count, error):
     with pytest.raises(error, match=r"^\[multinomial\]"):
         lm.multinomial(lm.asarray(V), count)
+
+
+# -- arguments that a table of signatures showed to be missing -------------------------------------
+@pytest.mark.parametrize("name", ["concat", "concatenate", "stack", "vstack", "hstack"])
+def test_joining_to_an_element_type(name):
+    parts = [np.array([1, 2], np.int8), np.array([3.0, 4.0])]
+    call = getattr(lm, name)
+    np.testing.assert_array_equal(
+        call(parts, dtype="float16").numpy(), getattr(np, name)(parts, dtype="float16")
+    )
+    assert call(parts, dtype="float16").dtype is lm.float16
+    assert lm.jit(lambda a, b: call([a, b], dtype=lm.int32))(*parts).dtype is lm.int32
+    with pytest.raises(DTypeError, match="did you mean"):
+        call(parts, dtype="flaot16")
+
+
+@pytest.mark.parametrize("name", ["zeros_like", "ones_like", "empty_like"])
+def test_like_of_another_shape(name):
+    found = getattr(lm, name)(np.zeros(3, np.int16), shape=(2, 2))
+    assert found.shape == (2, 2) and found.dtype is lm.int16
+    assert getattr(lm, name)(np.zeros(3, np.int16)).shape == (3,)
+    assert lm.full_like(np.zeros(3), 7, shape=2).tolist() == [7.0, 7.0]
+
+
+def test_equal_nan():
+    a, b = np.array([1.0, np.nan]), np.array([1.0, 2.0])
+    for x, y in ((a, a), (a, b), (b, b), (b, b[:1])):
+        for equal_nan in (False, True):
+            want = np.array_equal(x, y, equal_nan=equal_nan)
+            assert lm.array_equal(x, y, equal_nan=equal_nan) is bool(want)
+    assert lm.array_equal([1, 2], [1, 2], equal_nan=True)
+
+
+def test_angle_in_degrees():
+    z = np.array([1j, -1.0, 1 + 1j])
+    np.testing.assert_allclose(lm.angle(z, deg=True).numpy(), np.angle(z, deg=True))
+
+
+def test_logarithmic_ranges():
+    for options in ({"endpoint": False}, {"endpoint": True}):
+        for name, ends in (("logspace", (0, 2)), ("geomspace", (1, 64))):
+            found = getattr(lm, name)(*ends, 4, dtype="float64", **options)
+            np.testing.assert_allclose(found.numpy(), getattr(np, name)(*ends, 4, **options))
+    found = lm.logspace([0, 1], [1, 3], 3, dtype="float64", axis=1)
+    np.testing.assert_allclose(found.numpy(), np.logspace([0, 1], [1, 3], 3, axis=1))
