@@ -100,9 +100,18 @@ def save(
             file.write(arrays[name].reshape(-1).view(np.uint8).data)
 
 
-def load(path: str | os.PathLike[str]) -> dict[str, Tensor]:
-    """Read every tensor of a safetensors file. The file is mapped, not copied; pages load when
-    touched.
+def load(path: str | os.PathLike[str], *, mmap: bool = True) -> dict[str, Tensor]:
+    """Read every tensor of a safetensors file.
+
+    The file is mapped, not copied: pages load when they are touched, and the file must stay as it
+    is for as long as a tensor is used. One that is replaced by another of its name (as
+    :func:`lamella.save` does) stays readable; one that is written over changes the tensors; one
+    that is cut short ends the process with SIGBUS when a missing page is touched, which no program
+    can catch. Read what others may write to with ``mmap=False``.
+
+    Args:
+        path: the file.
+        mmap: whether to map it; False reads it into memory now.
 
     Returns:
         names to tensors, in the header's order.
@@ -120,11 +129,11 @@ def load(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     """
     import lamella as lm
 
-    return {name: lm.asarray(array) for name, array in read_arrays(path).items()}
+    return {name: lm.asarray(array) for name, array in read_arrays(path, mapped=mmap).items()}
 
 
-def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    """As :func:`load`, giving read-only NumPy arrays over the mapped file.
+def read_arrays(path: str | os.PathLike[str], *, mapped: bool = True) -> dict[str, np.ndarray]:
+    """As :func:`load`, giving read-only NumPy arrays over the mapped file, or over its bytes.
 
     >>> import os, tempfile, numpy as np, lamella as lm
     >>> path = os.path.join(tempfile.mkdtemp(), "a.safetensors")
@@ -136,8 +145,13 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
         size = os.fstat(file.fileno()).st_size
         entries, _, start = _read_header(file, size, path)
         whole: mmap.mmap | bytes = b""
-        if size:
+        if size and mapped:
             whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        elif size:
+            file.seek(0)
+            whole = file.read(size)
+            if len(whole) < size:
+                raise _refuse(path, f"it became shorter while it was read: {len(whole)} bytes")
     return {entry.name: _array(whole, start, entry, path) for entry in entries}
 
 

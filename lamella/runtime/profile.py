@@ -58,8 +58,9 @@ class profile:  # noqa: N801 - used as a function is
     ``print(p)`` shows a table: each kernel with the lines of the program that recorded its
     operations, launches, time, GFLOP/s, GB/s, and the share of what the machine could do at most
     (by its multiply-adds or its memory, whichever binds; data that stays in caches can exceed the
-    latter). Programs are made again inside the block, with those lines noted; run what is profiled
-    once before the part that matters, or see the compilations in the trace.
+    latter). Programs are made again inside the block, with those lines noted: the last line says
+    how long that took, and the first launches of each find its memory cold. Run what is profiled
+    once inside the block and call :meth:`restart` to see neither.
 
     Raises:
         OptionError: for another kind of file, or if a profile is active already.
@@ -89,6 +90,20 @@ class profile:  # noqa: N801 - used as a function is
         profiling.active = self.record
         self._start = time.perf_counter()
         return self
+
+    def restart(self) -> None:
+        """Forget what ran so far: the block begins here, with programs made and memory warm.
+
+        >>> import lamella as lm
+        >>> with lm.profile() as p:
+        ...     for _ in range(2):
+        ...         p.restart()
+        ...         _ = lm.sum(lm.exp(lm.ones((64, 64)))).item()
+        >>> sum(row.count for row in p.rows()) > 0, len(p.record.compilations)
+        (True, 0)
+        """
+        self.record.clear()
+        self._start = time.perf_counter()
 
     def __exit__(
         self,

@@ -56,6 +56,12 @@ class Record:
     compilations: list[Compilation] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self.runs.clear()
+            self.compilations.clear()
+
     def compiled(self, what: str, start: float, end: float) -> None:
         """Note that a program was made."""
         self.compilations.append(Compilation(what, start, end - start))

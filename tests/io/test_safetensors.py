@@ -319,3 +319,14 @@ def test_saving_to_a_link_replaces_what_it_points_to(tmp_path: Path) -> None:
     link.symlink_to(target)
     save({"a": np.ones(2)}, link)
     assert link.is_symlink() and read_arrays(target)["a"].tolist() == [1.0, 1.0]
+
+
+def test_a_file_that_is_read_may_change_afterwards(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    x = np.arange(100_000, dtype=np.float32)
+    lm.save({"x": x, "none": x[:0], "number": np.int8(3)}, path)
+    found = lm.load(path, mmap=False)
+    with path.open("r+b") as file:
+        file.truncate(100)
+    np.testing.assert_array_equal(found["x"].numpy(), x)
+    assert found["none"].shape == (0,) and found["number"].item() == 3
