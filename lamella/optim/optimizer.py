@@ -217,6 +217,9 @@ class Optimizer:
         for group, saved, counter in zip(self.param_groups, groups, self._steps, strict=True):
             for number, parameter in zip(saved["params"], group["params"], strict=True):
                 entry = state_dict["state"].get(number, {})
+                for name in self._names_of(parameter, self._known(saved)):
+                    if name in entry:  # also what the options here had no use for
+                        self._held(self.state[parameter], name, parameter)
                 loaded += [
                     (mine, entry[name])
                     for name, mine in self.state[parameter].items()
@@ -228,7 +231,11 @@ class Optimizer:
         for mine, value in checked:
             mine.rebind(value.node)
         for group, saved in zip(self.param_groups, groups, strict=True):
-            group.update({name: value for name, value in saved.items() if name in self.defaults})
+            group.update(self._known(saved))
+
+    def _known(self, saved: Mapping[str, Any]) -> dict[str, Any]:
+        """The options among a saved group's entries."""
+        return {name: value for name, value in saved.items() if name in self.defaults}
 
     def _fitting(self, mine: Tensor, value: Any) -> Tensor:
         found = lm.asarray(value, copy=not isinstance(value, Tensor)).detach()
@@ -271,7 +278,7 @@ def decayed(parameter: Tensor, gradient: Tensor, group: ParamGroup) -> Tensor:
     return gradient + parameter * group.number("weight_decay").astype(parameter.dtype)
 
 
-def check_betas(op: str, betas: Any) -> tuple[float, ...]:
+def check_betas(op: str, betas: Any) -> tuple[float, float]:
     """Two numbers from 0 to below 1.
 
     Raises:
@@ -284,7 +291,7 @@ def check_betas(op: str, betas: Any) -> tuple[float, ...]:
         raise OptionError(f"[{op}] betas={betas!r} are not two numbers; give two")
     for beta in betas:
         check_number(op, "betas", beta, below=1.0)
-    return tuple(betas)
+    return betas[0], betas[1]
 
 
 def check_number(

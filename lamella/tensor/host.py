@@ -166,7 +166,8 @@ def _with_large(data: object, dtype: DType | None) -> Array:
         raise DTypeError(
             "[tensor] an integer of more than 64 bits fits no element type; make it a float"
         )
-    kind = np.complex128 if any(np.iscomplexobj(leaf) for leaf in inexact) else np.float64
+    kinds = {np.asarray(leaf).dtype.kind for leaf in inexact}
+    kind = np.complex128 if "c" in kinds else np.float64
     try:
         return np.asarray(data, kind)
     except OverflowError:
