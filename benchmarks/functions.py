@@ -99,6 +99,7 @@ CASES: Final = {
     "multiply_half": Case("x * y", "x * y", "x * y", 2, kind="half", rtol=1e-3),
     "add_bfloat16": Case("(x + y)", "(x.astype(lm.bfloat16) + y.astype(lm.bfloat16)).float()",
                          "(x.bfloat16() + y.bfloat16()).float()", 2, rtol=1e-2),
+    "remainder": same("m.remainder(x, y)", 2, kind="positive"),
     "exp_double": same("m.exp(x)", kind="double"),
     "sin_double": same("m.sin(x)", kind="double"),
     "and": same("x & y", 2, kind="mixed"),
@@ -108,6 +109,8 @@ CASES: Final = {
     "exp_complex": same("m.exp(x)", kind="complex"),
     # reductions
     "sum": same("m.sum(x)"),
+    "sum_int64": same("m.sum(x)", kind="count"),
+    "max_half": same("m.max(x)", kind="half"),
     "sum_rows": Case("x.sum(1)", "lm.sum(x, axis=1)", "th.sum(x, 1)", form="rows"),
     "sum_columns": Case("x.sum(0)", "lm.sum(x, axis=0)", "th.sum(x, 0)", form="rows"),
     "max": same("m.max(x)"),
@@ -147,6 +150,8 @@ CASES: Final = {
     "concat": Case("np.concatenate([x, y])", "lm.concat([x, y])", "th.cat([x, y])", 2),
     "stack": Case("np.stack([x, y], -1)", "lm.stack([x, y], -1)", "th.stack([x, y], -1)", 2),
     "strided": Case("x[::2].copy()", "x[::2]", "x[::2].contiguous()"),
+    "columns": Case("x[:, ::2].copy()", "x[:, ::2]", "x[:, ::2].contiguous()", form="rows"),
+    "tile": Case("np.tile(x, 2)", "lm.tile(x, 2)", "th.tile(x, (2,))"),
     "pad": Case("np.pad(x, 3)", "lm.pad(x, 3)", "F.pad(x, (3, 3))"),
     "outer": Case("np.outer(x[0], x[1])", "lm.outer(x[0], x[1])", "th.outer(x[0], x[1])",
                   form="square", kind="definite"),
@@ -157,6 +162,7 @@ CASES: Final = {
                         "th.zeros_like(x).scatter_add_(0, index, x)"),
     "index_put": Case("(c := x.copy(), c.__setitem__(index, y))[0]", "x.at[index].set(y)",
                       "x.index_put((index,), y)", 2),
+    "select": same("x[x > 0]"),
     "take_rows": Case("x[index]", "lm.take(x, index, axis=0)", "x[index]", form="rows"),
     # products and linear algebra
     "matmul_batch": Case("x @ y", "x @ y", "x @ y", 2, form="batch"),
