@@ -81,7 +81,7 @@ BLOCK = 1 << 17  # multiply-adds of a block that take longer than to share them
 WAYS = 8  # lines of one set that a first-level cache holds
 ROWS_PACKED = 64  # rows of a block, at least, for which columns are packed
 
-RUN = 4  # vectors of columns that a stream takes in one go
+RUN = 4  # vectors of columns that a stream takes in one go, at most
 ROWS_STREAM, ROWS_DOT = 16, 8  # at most, of a thin schedule
 STEPS_STREAM = 16  # of k for each row: fewer do not hide how sums go to the cache and back
 LARGE = 1 << 17  # elements of a right factor that a thin schedule is for
@@ -90,6 +90,7 @@ READY = 1 << 12  # elements of one that is laid out for several rows at a time
 STRIP = 16 << 10  # bytes of the sums of a strip, half of a first-level cache
 PANEL = 128 << 10  # bytes of the few rows, which stay in a second-level cache
 SIDE = 6  # rows of memory read side by side: what they meet is read again for each such group
+FEWER = 3  # where they and the sums would not fit into the registers
 
 
 def panel_width(unit: VectorUnit, dtype: DType, rows: Size, columns: Size, k: Size) -> int:
@@ -128,7 +129,8 @@ def thin(
         return None
     if order[0] and at_least(k, STEPS_STREAM * m, False):
         columns = _even(n, max(256, STRIP // (m * dtype.itemsize)), RUN * lanes)
-        return Thin("stream", columns, SIDE, swapped=swapped)
+        side = SIDE if unit.registers > RUN * SIDE else FEWER
+        return Thin("stream", columns, side, swapped=swapped)
     if order[1] and m <= ROWS_DOT:
         group = max(1, min(SIDE, unit.registers // m))
         depth = _block(k, max(DEPTH, PANEL // (m * dtype.itemsize)), 2 * lanes)

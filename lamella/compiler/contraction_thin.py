@@ -11,6 +11,9 @@ every sum depends on sizes alone.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from lamella.compiler.contraction_base import ContractionKernel, plain, plain_loads
 from lamella.compiler.contraction_bytes import offset_alloc, offsets
 from lamella.compiler.contraction_panels import LINE, Panel
@@ -99,9 +102,18 @@ class ThinKernel(ContractionKernel):
 
 
 class StreamKernel(ThinKernel):
-    """Sums of a wide strip in the first-level cache; a few steps of k at a time, vector by vector,
-    so that memory is read in as many places at a time as there are steps.
+    """Sums of a wide strip in the first-level cache; a few steps of k at a time, so that memory is
+    read in as many places at a time as there are steps. A few vectors of each step stay in
+    registers for all rows.
     """
+
+    @property
+    def run(self) -> int:
+        """Vectors of columns taken in one go, a power of two: with their sums they fill the
+        registers.
+        """
+        fit = (self.unit.registers - 1) // (self.shape.group + 1)
+        return min(RUN, 1 << max(0, fit.bit_length() - 1))
 
     def _body(self) -> list[Stmt]:
         k, count, steps = self.sizes[3], self.count, self.shape.group
@@ -120,34 +132,56 @@ class StreamKernel(ThinKernel):
 
     def _turn(self, k0: Expr) -> list[Stmt]:
         """Add the steps of a turn: whole runs of columns, then what is left of them."""
-        count, steps, width = self.count, self.shape.group, RUN * self.lanes
+        count, steps, width = self.count, self.shape.group, self.run * self.lanes
         runs = plain(floordiv(count, width))
         rest = plain(add(count, mul(runs, -width)))
-        run, part = Var("mb", runs), Var("mv", RUN)
+        run, row = Var("mb", runs), Var("mi", self.rows)
         start = mul(run, width)
-        line = self._add(k0, steps, "", add(start, mul(part, self.lanes)), self.lanes)
-        across = For(run, "serial", (*self._ahead(k0, start), For(part, "unroll", (line,))))
+        line = self._line(k0, row, start)
+        across = For(run, "serial", (*self._ahead(k0, start), For(row, "unroll", line)))
         body: list[Stmt] = [] if runs == 0 else [across]
         if rest != 0:
-            body.append(self._add(k0, steps, "e", mul(runs, width), rest))
+            body.append(self._add(k0, steps, "t", mul(runs, width), rest))
         return body
 
     def _ahead(self, k0: Expr, start: Expr) -> list[Stmt]:
         """Hints for the same columns, a run of them from ``start`` on, of the steps after these."""
         if not self.far:
             return []
-        j = Var("hj", RUN * self.lanes)
+        j = Var("hj", self.run * self.lanes)
         found: dict[Prefetch, None] = {}
         for step in range(self.shape.group, 2 * self.shape.group):
             value = self.right(add(self.column0, start, j), add(k0, step))
             for load in plain_loads(value):
-                for shift in range(0, RUN * self.lanes, LINE // load.dtype.itemsize):
+                for shift in range(0, self.run * self.lanes, LINE // load.dtype.itemsize):
                     index = Substitution({j: constant(shift)})(load.index)
                     found[Prefetch(load.buffer, index, 2)] = None
         return list(found)
 
+    def _line(self, k0: Expr, i: Var, start: Expr) -> tuple[Stmt, ...]:
+        """Add the steps of a turn to a run of columns of one row: a step's factor is read once."""
+        steps, lanes = self.shape.group, self.lanes
+
+        def each(tag: str, value: Callable[[Expr], Expr], to: str = "sums") -> Stmt:
+            part, j = Var("mv" + tag, self.run), Var("mj" + tag, lanes)
+            at = add(mul(part, lanes), j)
+            place = at if to == "sums" else self._place(i, add(start, at))
+            return For(part, "unroll", (For(j, "lanes", (Store(to, place, value(at)),)),))
+
+        def total(at: Expr) -> Expr:
+            return Load("sums", at, self.dtype)
+
+        def step(at: Expr, k: Expr) -> Expr:
+            right = self.right(add(self.column0, start, at), k)
+            return self.fused(self.left(i, k), right, total(at))
+
+        first = each("b", lambda at: Load("tile", self._place(i, add(start, at)), self.dtype))
+        turns = [each(str(s), partial(step, k=add(k0, s))) for s in range(steps)]
+        sums = Alloc("sums", self.dtype, self.run * lanes, "register")
+        return (sums, first, *turns, each("e", total, "tile"))
+
     def _add(self, k0: Expr, steps: int, tag: str, start: Expr, count: Size | Expr) -> Stmt:
-        """Add a few steps to the sums of ``count`` columns from ``start`` on."""
+        """Add a few steps to the sums of ``count`` columns from ``start`` on, row by row."""
         i, j = Var("mi" + tag, self.rows), Var("mj" + tag, count)
         column = add(start, j)
         place = self._place(i, column)
@@ -155,8 +189,7 @@ class StreamKernel(ThinKernel):
         for step in range(steps):
             k = add(k0, step)
             total = self.fused(self.left(i, k), self.right(add(self.column0, column), k), total)
-        store = Store("tile", place, total)
-        return For(j, "lanes", (For(i, "unroll", (store,)),))
+        return For(i, "unroll", (For(j, "lanes", (Store("tile", place, total),)),))
 
 
 class DotKernel(ThinKernel):
