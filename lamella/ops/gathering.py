@@ -22,7 +22,7 @@ from lamella.ir import index as ix
 from lamella.ir.dim import Dim, Shape, Size, product
 from lamella.ir.loops import Apply, Expr, apply, cast
 from lamella.ir.node import Node, make
-from lamella.ir.numbering import operands
+from lamella.ir.walk import operands
 from lamella.ops.base import Array, Element, Index, Needs, Parts, Primitive, Sample, each_part
 from lamella.ops.families import broadcast_shapes, check_fits, normalize_axes, to_shape
 from lamella.ops.movement import permute, reshape, zeros
