@@ -5,7 +5,8 @@ A ``Module`` holds tensors under the names PyTorch uses, so that public checkpoi
 renaming. As a pytree (:mod:`lamella.tree`) its leaves are the distinct tensors it holds, in the
 order of :meth:`Module.state_dict`; a tensor held twice (tied weights) is one leaf. :data:`epoch`
 counts every change that could change what a traced function does without changing a tensor's value:
-``jit`` compares it before it looks any closer.
+``jit`` compares it before it looks any closer, but at numbers of a user's modules, which it sees at
+every call.
 """
 
 from __future__ import annotations

@@ -304,9 +304,11 @@ def test_epoch_counts_changes_that_matter_and_no_others() -> None:
     assert moves(net.eval)
     assert not moves(net.eval)
     assert moves(net.train)
-    assert moves(lambda: setattr(net, "size", 4))
-    assert not moves(lambda: setattr(net, "size", 4))
+    assert not moves(lambda: setattr(net, "size", 4)), "numbers of a user's module are looked at"
     assert moves(lambda: setattr(net, "size", 4.0))
+    assert not moves(lambda: setattr(net, "size", 5.0))
+    assert moves(lambda: setattr(net.first, "in_features", 4))
+    assert not moves(lambda: setattr(net.first, "in_features", 4))
     assert moves(lambda: setattr(net, "extra", [1]))
     assert moves(lambda: setattr(net, "extra", [1]))
     assert moves(lambda: setattr(net, "first", nn.Linear(2, 3)))
