@@ -56,6 +56,8 @@ FLAGS: Final[tuple[Flag, ...]] = (
     Flag("optimize", 1, "the optional passes of the compiler; 0 keeps only those needed to run"),
     Flag("winograd", 1, "convolve 3 x 3 taps that stay the same by Winograd's transforms, which "
          "round differently; 0 is direct sums"),
+    Flag("panels", 2048, "MiB of copies of parameters, laid out once for the products of compiled "
+         "functions, that this process may keep; 0 keeps none", high=_MANY),
     Flag("skip_passes", "", "comma-separated names of single passes to leave out"),
     Flag("verify", 0, "check the IR after every pass"),
     Flag("debug_nans", 0, "raise when a computed value has a NaN, naming what made it; slow"),
@@ -161,6 +163,7 @@ class Config:
     target: str
     lines: int
     winograd: int
+    panels: int
     threads: int
     spin: int
     flush: int

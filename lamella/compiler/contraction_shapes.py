@@ -18,7 +18,10 @@ from lamella.ir.decisions import at_least, pinned
 from lamella.ir.dim import Size
 from lamella.ir.vectors import VectorUnit
 
-__all__ = ["RUN", "STRIP", "Lies", "Shape", "Thin", "are_few", "choose", "panel_width", "thin"]
+__all__ = [
+    "RUN", "STRIP", "Lies", "Shape", "Thin", "are_few", "choose", "kept_width", "panel_width",
+    "thin",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,7 @@ ROWS_STREAM, ROWS_DOT = 16, 8  # at most, of a thin schedule
 STEPS_STREAM = 16  # of k for each row: fewer do not hide how sums go to the cache and back
 LARGE = 1 << 17  # elements of a right factor that a thin schedule is for
 ROWS_WIDE = 2  # with so few rows, sums of wide panels are needed not to wait for one another
+ROWS_KEPT = 9, 224  # of products for which panels of a parameter are kept, which is a second copy
 READY = 1 << 12  # elements of one that is laid out for several rows at a time
 STRIP = 16 << 10  # bytes of the sums of a strip, half of a first-level cache
 PANEL = 128 << 10  # bytes of the few rows, which stay in a second-level cache
@@ -105,6 +109,17 @@ def panel_width(unit: VectorUnit, dtype: DType, rows: Size, columns: Size, k: Si
     few = isinstance(rows, int) and rows <= ROWS_WIDE
     widths = (vectors * lanes for vectors in ((4, 3, 2, 1) if few else (3, 2, 4, 1)))
     return next((width for width in widths if columns % width == 0), 0)
+
+
+def kept_width(unit: VectorUnit, dtype: DType, rows: Size, columns: Size, k: Size) -> int:
+    """Columns of the panels in which a right factor that many calls multiply by is best kept; 0
+    where it is better left as it is: a few rows stream it, many hide how it is packed.
+    """
+    least, most = ROWS_KEPT
+    if not isinstance(rows, int) or not least <= rows <= most:
+        return 0
+    width = panel_width(unit, dtype, rows, columns, k)
+    return width if width > unit.lanes(dtype) else 0
 
 
 def are_few(m: Size, n: Size) -> bool:

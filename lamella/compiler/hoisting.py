@@ -2,9 +2,9 @@
 
 Input: the outputs of a graph, and the inputs that do not change between calls, such as the
 parameters of a network in use. Output: the graph with placeholders in place of values that depend
-on those inputs alone, and the values: packed kernels, scales of normalisations. They are computed
-once and given to the program as inputs. A value is taken out where that saves work on every call
-and it is not much larger than what it is made of.
+on those inputs alone, and the values: packed kernels, panels of the right factors of products,
+scales of normalisations. They are computed once and given to the program as inputs. A value is
+taken out where that saves work on every call and it is not much larger than what it is made of.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from lamella.compiler.convolution import GROWTH as CONVOLUTION
 from lamella.compiler.layout import layouts
 from lamella.compiler.loop_factors import loop_factors
 from lamella.compiler.partition import is_external
+from lamella.compiler.steady_factors import steady_factors
 from lamella.ir.node import Node, topological
 from lamella.ir.vectors import VectorUnit
 from lamella.ops.calls import Call
@@ -35,13 +36,16 @@ class Hoisted:
     outputs: list[Node]
     values: list[Node]
     placeholders: list[Node]
+    panels: int = 0  # bytes of the values that are copies of parameters, see ``steady_factors``
 
 
 def hoist(
-    outputs: Sequence[Node], steady: Collection[Node], unit: VectorUnit, winograd: bool = True
-) -> Hoisted | None:
+    outputs: Sequence[Node], steady: Collection[Node], unit: VectorUnit, winograd: bool = True,
+    lasting: Collection[Node] = (), most: int = 0,
+) -> Hoisted | None:  # fmt: skip
     """The graph in two; None where nothing is worth it, or sizes are open. ``winograd``: whether
-    convolutions may be computed by Winograd's transforms of such inputs.
+    convolutions may be computed by Winograd's transforms of such inputs. ``lasting``: those of
+    them that nobody else may write to, of which panels may be kept in ``most`` bytes.
     """
     plain = canonicalise(outputs)
     fixed = _made_of(topological(plain), frozenset(steady)) if winograd else {}
@@ -49,12 +53,16 @@ def hoist(
     order = topological(nodes)
     if not all(isinstance(size, int) for node in order for size in node.shape):
         return None
+    nodes, panels = steady_factors(nodes, _made_of(order, frozenset(lasting)), unit, most)
+    order = topological(nodes)
     made_of = _made_of(order, frozenset(steady))
-    chosen: dict[Node, Node] = {}
+    chosen = {node: ops.placeholder(node.shape, node.dtype) for node in panels}
     for node in order:
         if node in made_of or is_external(node):
             continue
         for position, source in enumerate(node.inputs):
+            if source in chosen:
+                continue
             value = source if _stored(node, position) else _computed(source)
             growth = CONVOLUTION if node.op.name == "conv_winograd" else GROWTH
             if _worth(value, made_of, growth) and value not in chosen:
@@ -68,7 +76,8 @@ def hoist(
             return found
         return node if is_external(node) or not inputs else with_inputs(node, inputs)
 
-    return Hoisted(map_graph(nodes, change), list(chosen), list(chosen.values()))
+    nbytes = sum(int(node.size) * node.dtype.itemsize for node in panels)
+    return Hoisted(map_graph(nodes, change), list(chosen), list(chosen.values()), nbytes)
 
 
 def _made_of(order: Sequence[Node], steady: Collection[Node]) -> dict[Node, frozenset[Node]]:

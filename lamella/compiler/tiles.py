@@ -12,8 +12,9 @@ the tail is computed from it and stored. The order of every sum depends on sizes
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
-from lamella.compiler.contraction_base import ContractionKernel, along, plain
+from lamella.compiler.contraction_base import ContractionKernel, along, plain, plain_loads
 from lamella.compiler.contraction_bytes import offset_alloc, offsets
 from lamella.compiler.contraction_panels import LINE, Panel
 from lamella.compiler.contraction_register import UNROLL, RegisterTile
@@ -33,7 +34,7 @@ from lamella.ir.index import (
     mul,
     split_linear,
 )  # fmt: skip
-from lamella.ir.loops import Alloc, Apply, Expr, For, If, Load, Stmt, Store, Var
+from lamella.ir.loops import Alloc, Apply, Expr, For, If, Load, Prefetch, Stmt, Store, Var
 from lamella.ir.node import Node
 from lamella.ir.vectors import VectorUnit
 
@@ -41,6 +42,7 @@ __all__ = ["TileKernel"]
 
 AHEAD = 16  # steps of k for which the right panel is asked for before
 STREAMED = 4  # rows that take as long as reading what they are multiplied by
+FAR = 1 << 18  # elements of a right factor that is more than caches keep from call to call
 SHORT = 96  # operations of a tail that may be written out for every row of the register tile
 
 
@@ -62,6 +64,9 @@ class TileKernel(ContractionKernel):
         self.right_panels = Panel(
             "right", self.dtype, s.columns, s.depth, s.column_panels, False, self.lanes
         )
+        size = product(self.sizes[2:])
+        many = s.row_panels > 1 and isinstance(size, int) and size >= FAR
+        self.far = s.ready and many  # whether panels of columns are likely to come from memory
         self._allocs: list[Stmt] = [] if s.ready else [self.right_panels.alloc()]
         if not s.in_place:
             self._allocs.append(self.left_panels.alloc())
@@ -182,22 +187,22 @@ class TileKernel(ContractionKernel):
     def _tile(self, pi: Expr, pj: Var, kb: Var | None) -> list[Stmt]:
         """One register tile; at the edge, as many of its vectors as hold columns."""
         s, n = self.shape, self.sizes[2]
-        multiply = self._multiply(pi, pj)
+        multiply = self._multiply(pi, pj, kb)
         few = -(-(n % s.columns) // self.lanes) * self.lanes if isinstance(n, int) else 0
         if 0 < few < s.columns:
             whole = lt(add(self.column0, mul(pj, s.columns), s.columns - 1), n)
-            multiply = [If(whole, tuple(multiply), tuple(self._multiply(pi, pj, few)))]
+            multiply = [If(whole, tuple(multiply), tuple(self._multiply(pi, pj, kb, few)))]
         hints = self._hints(pi, pj, kb)
         return [*self.acc.clear(self.start), *hints, *multiply, *self._finish(pi, pj, kb)]
 
-    def _multiply(self, pi: Expr, pj: Var, columns: int = 0) -> list[Stmt]:
+    def _multiply(self, pi: Expr, pj: Var, kb: Var | None, columns: int = 0) -> list[Stmt]:
         """Add the products of a block of k."""
         return self.acc.multiply(
             self.count,
             lambda i, k: self._left(pi, i, k),
             lambda k, j: self._right(pj, k, j),
             whole=not self.shape.in_place,
-            soon=lambda k: self._soon(pj, add(k, AHEAD)),
+            soon=lambda k: [*self._soon(pj, add(k, AHEAD)), *self._later(pi, pj, kb, k)],
             columns=columns,
         )
 
@@ -221,12 +226,36 @@ class TileKernel(ContractionKernel):
         """Hints for a turn's steps of a panel of columns."""
         if not self.shape.ready:
             return self.right_panels.soon(pj, k)
+        first = self._right(pj, k, constant(0))
+        return self._lines(first, constant(0), UNROLL * self.shape.columns)
+
+    def _later(self, pi: Expr, pj: Var, kb: Var | None, k: Expr) -> list[Stmt]:
+        """Hints for the panels of the next block, where they lie in memory, which is likely to give
+        them only once: every turn of every panel of rows asks for a part.
+        """
+        s = self.shape
+        if not self.far:
+            return []
+        each = -(-UNROLL * s.columns // s.row_panels)
+        jump, k0 = constant(1), constant(0)
+        if kb is not None:
+            jump = floordiv(add(kb, 1), kb.extent)
+            k0 = mul(add(kb, 1, mul(jump, mul(kb.extent, -1))), s.depth)
+        panel = add(pj, mul(jump, s.column_panels))
+        column = add(self.column0, mul(panel, s.columns))
+        turn = add(mul(pi, s.depth // UNROLL), floordiv(k, UNROLL))
+        return self._lines(self.right(column, k0), mul(turn, each), each, 2)
+
+    def _lines(
+        self, value: Expr, start: Expr, count: int, level: Literal[1, 2] = 1
+    ) -> list[Stmt]:
+        """Hints for ``count`` elements from ``start`` on behind one that lies in memory."""
         line = LINE // self.dtype.itemsize
-        found: list[Stmt] = []
-        for step in range(UNROLL):
-            for j in range(0, self.shape.columns, line):
-                found += self.soon(self._right(pj, add(k, step), constant(j)))
-        return found
+        return [
+            Prefetch(load.buffer, add(load.index, start, at), level)
+            for load in plain_loads(value)
+            for at in range(0, count, line)
+        ]
 
     # -- the end of a tile -------------------------------------------------------------------------
     def _finish(self, pi: Expr, pj: Var, kb: Var | None) -> list[Stmt]:

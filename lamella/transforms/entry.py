@@ -33,7 +33,7 @@ from lamella.transforms.extents import Extents
 from lamella.transforms.guards import Environment
 from lamella.transforms.lowered import Lowered
 from lamella.transforms.numbers import Numbers
-from lamella.transforms.prepared import Prepared
+from lamella.transforms.prepared import Prepared, is_lasting, room_for_panels
 from lamella.transforms.results import (
     Run,
     axis_names,
@@ -204,7 +204,9 @@ class Entry:
             return None
         from lamella.compiler.hoisting import hoist
 
-        return hoist(roots, steady, target().unit, bool(config.winograd))
+        lasting = [o.placeholder for o in self._steady if is_lasting(o.tensor.node)]
+        room = room_for_panels() if lasting else 0
+        return hoist(roots, steady, target().unit, bool(config.winograd), lasting, room)
 
     def lowered(self) -> Lowered:
         """The program, to be looked at."""

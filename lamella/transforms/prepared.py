@@ -8,11 +8,14 @@ same. Buffers that somebody else may write to are never relied on.
 from __future__ import annotations
 
 import mmap
+import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from lamella.config import config
+from lamella.forks import new_lock
 from lamella.ir.node import Node, topological
 from lamella.runtime import buffer as memory
 from lamella.runtime.buffer import Buffer
@@ -23,7 +26,35 @@ from lamella.runtime.memory import LargeClass
 if TYPE_CHECKING:
     from lamella.compiler.hoisting import Hoisted
 
-__all__ = ["Prepared"]
+__all__ = ["Prepared", "is_lasting", "room_for_panels"]
+
+_PART = 4  # of the memory that is left, which panels may take
+
+
+class _Panels:
+    """Bytes of the panels that compiled functions keep."""
+
+    def __init__(self) -> None:
+        self.lock = new_lock()
+        self.held = 0
+
+    def add(self, nbytes: int) -> None:
+        with self.lock:
+            self.held += nbytes
+
+
+_panels: Final = _Panels()
+
+
+def room_for_panels() -> int:
+    """Bytes of panels that one more function may keep."""
+    left = (config.panels << 20) - _panels.held
+    return min(left, memory.memory_available() // _PART) if left > 0 else 0
+
+
+def is_lasting(node: Node) -> bool:
+    """Whether nobody else writes to a value: then what is made of it need not be made again."""
+    return node.value is None or (isinstance(node.value, Buffer) and _is_private(node.value))
 
 
 class Prepared:
@@ -44,6 +75,9 @@ class Prepared:
         self._program = compile_program(hoisted.values, given, scalars)
         self.count = len(hoisted.values)
         self._known: tuple[object, list[Buffer]] | None = None
+        if hoisted.panels:
+            _panels.add(hoisted.panels)
+            weakref.finalize(self, _panels.add, -hoisted.panels).atexit = False
 
     def values(self, buffers: Sequence[Buffer | None], token: object) -> list[Buffer]:
         """The values for these inputs; ``token`` is the same object while they do not change."""
