@@ -233,14 +233,14 @@ class TileKernel(ContractionKernel):
         """Hints for the panels of the next block, where they lie in memory, which is likely to give
         them only once: every turn of every panel of rows asks for a part.
         """
-        s = self.shape
-        if not self.far:
+        s, steps = self.shape, self.sizes[3]
+        if not self.far or not isinstance(steps, int):
             return []
         each = -(-UNROLL * s.columns // s.row_panels)
-        jump, k0 = constant(1), constant(0)
-        if kb is not None:
-            jump = floordiv(add(kb, 1), kb.extent)
-            k0 = mul(add(kb, 1, mul(jump, mul(kb.extent, -1))), s.depth)
+        blocks = max(1, -(-steps // s.depth))
+        after = add(kb or 0, 1)
+        jump = floordiv(after, blocks)
+        k0 = mul(add(after, mul(jump, -blocks)), s.depth)
         panel = add(pj, mul(jump, s.column_panels))
         column = add(self.column0, mul(panel, s.columns))
         turn = add(mul(pi, s.depth // UNROLL), floordiv(k, UNROLL))
