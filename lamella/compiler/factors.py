@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from lamella import ops
-from lamella.compiler.canonicalise import with_inputs
 from lamella.dtypes import DType
 from lamella.ir.dim import Size, product
 from lamella.ir.node import Node
@@ -51,18 +50,15 @@ class Factor:
         blocks = ops.reshape(matrix, (columns // self.width, self.width, k))
         return ops.permute(blocks, (0, 2, 1))
 
-    def product(self, other: Node, panels: Node) -> Node:
-        """The product of the other operand and the panels, read as the matrix they are made of."""
-        node, at = self.node, self.operand
-        op = node.op
+    def matrix(self, panels: Node) -> Node:
+        """The product's operand, read from the panels: it is moved, which costs nothing."""
+        blocks, k, width = panels.shape
+        found = ops.reshape(ops.permute(panels, (0, 2, 1)), (blocks * width, k))
+        op = self.node.op
         if not isinstance(op, Contract):
             raise TypeError(f"{op.name} is no contraction")
-        blocks, k, width = panels.shape
-        matrix = ops.reshape(ops.permute(panels, (0, 2, 1)), (blocks * width, k))
-        labels = (op.a_labels, op.b_labels)[at]
-        if labels[0] not in op.out_labels:
-            matrix = ops.permute(matrix, (1, 0))
-        return with_inputs(node, (matrix, other) if at == 0 else (other, matrix))
+        labels = (op.a_labels, op.b_labels)[self.operand]
+        return found if labels[0] in op.out_labels else ops.permute(found, (1, 0))
 
 
 def factor_of(

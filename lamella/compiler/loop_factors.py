@@ -22,6 +22,7 @@ from lamella.graph.replay import twins
 from lamella.ir.node import Node, topological
 from lamella.ir.subgraph import Subgraph
 from lamella.ir.vectors import VectorUnit
+from lamella.ops.contraction import Contract, contract
 
 __all__ = ["loop_factors"]
 
@@ -82,7 +83,8 @@ def _with_panels(
     for node in topological(body.outputs, stop=body.inputs):
         factor = factors.get(node)
         if factor is not None:
-            new[node] = factor.product(new[node.inputs[1 - factor.operand]], stands[factor.layout])
+            other = new[node.inputs[1 - factor.operand]]
+            new[node] = _product(factor, other, stands[factor.layout])
         elif node not in new:
             new[node] = with_inputs(node, tuple(new[source] for source in node.inputs))
     return [new[node] for node in body.outputs]
@@ -106,3 +108,24 @@ def _factors(op: Loop, unit: VectorUnit) -> dict[Node, Factor]:
     order = topological(op.body.outputs, stop=op.body.inputs)
     found = (factor_of(node, constants, partial(panel_width, unit)) for node in order)
     return {factor.node: factor for factor in found if factor is not None}
+
+
+def _product(factor: Factor, other: Node, panels: Node) -> Node:
+    """The product of the other operand and the panels, whose blocks have a label: so it is clear
+    that memory is contiguous along the columns, where the product is split.
+    """
+    node, at = factor.node, factor.operand
+    op = node.op
+    if not isinstance(op, Contract):
+        raise TypeError(f"{op.name} is no contraction")
+    labels = [op.a_labels, op.b_labels]
+    (column,) = (label for label in labels[at] if label in op.out_labels)
+    (k,) = (label for label in labels[at] if label not in op.out_labels)
+    block = max((*labels[0], *labels[1])) + 1
+    labels[at] = (block, k, column)
+    of_a, of_b = labels
+    out = [n for label in op.out_labels for n in ((block, column) if label == column else (label,))]
+    a, b = (panels, other) if at == 0 else (other, panels)
+    found = contract(a, b, of_a, of_b, out, node.dtype)
+    found.site = node.site
+    return ops.reshape(found, node.shape)

@@ -46,6 +46,7 @@ def steady_factors(
         panels = found.get(factor.layout)
         if panels is None:
             return with_inputs(node, inputs)
-        return factor.product(inputs[1 - factor.operand], panels)
+        matrix, other = factor.matrix(panels), inputs[1 - factor.operand]
+        return with_inputs(node, (matrix, other) if factor.operand == 0 else (other, matrix))
 
     return map_graph(outputs, change), list(found.values())
