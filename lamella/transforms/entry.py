@@ -171,7 +171,7 @@ class Entry:
             offered = {}  # a history reads the old state
         given = [*self._inputs, *constants]
         hoisted = self._hoisted(roots, constants)
-        self._prepared = None if hoisted is None else Prepared(hoisted, given)
+        self._prepared = None if hoisted is None else Prepared(hoisted, given, self._where)
         if hoisted is not None:
             roots, given = hoisted.outputs, [*given, *hoisted.placeholders]
         self._program = compile_program(roots, given, scalars, offered, self._budget)

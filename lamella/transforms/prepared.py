@@ -22,6 +22,7 @@ from lamella.runtime.buffer import Buffer
 from lamella.runtime.evaluate import compile_program
 from lamella.runtime.launch import pack_scalar
 from lamella.runtime.memory import LargeClass
+from lamella.tensor.core import TensorCore
 
 if TYPE_CHECKING:
     from lamella.compiler.hoisting import Hoisted
@@ -63,31 +64,43 @@ class Prepared:
     Args:
         hoisted: the values and what stands for them.
         inputs: the inputs of the whole program, in order.
+        where: for the first of them the number of an argument, or a captured tensor; the others
+            are constants.
     """
 
-    def __init__(self, hoisted: Hoisted, inputs: Sequence[Node]) -> None:
+    def __init__(
+        self, hoisted: Hoisted, inputs: Sequence[Node], where: Sequence[TensorCore | int]
+    ) -> None:
         order = topological(hoisted.values)
         scalars = [n for n in order if n.op.name == "scalar"]
         used = set(order)
         self._inputs = [i for i, node in enumerate(inputs) if node in used]
+        sources = [where[i] for i in self._inputs if i < len(where)]
+        self._sources = [source for source in sources if isinstance(source, TensorCore)]
         self._words = [pack_scalar(n.value, n.dtype) for n in scalars]  # type: ignore[arg-type]
         given = [inputs[i] for i in self._inputs]
         self._program = compile_program(hoisted.values, given, scalars)
         self.count = len(hoisted.values)
-        self._known: tuple[object, list[Buffer]] | None = None
+        self._known: tuple[object, list[Buffer], list[Node]] | None = None
         if hoisted.panels:
             _panels.add(hoisted.panels)
             weakref.finalize(self, _panels.add, -hoisted.panels).atexit = False
 
     def values(self, buffers: Sequence[Buffer | None], token: object) -> list[Buffer]:
-        """The values for these inputs; ``token`` is the same object while they do not change."""
+        """The values for these inputs; ``token`` is the same object while no input of the whole
+        program changes.
+        """
         known = self._known
         if known is not None and known[0] is token:
+            return known[1]
+        nodes = [source.node for source in self._sources]
+        if known is not None and all(a is b for a, b in zip(nodes, known[2], strict=True)):
+            self._known = token, known[1], nodes  # what has changed is another input
             return known[1]
         given = [_there(buffers[i]) for i in self._inputs]
         made = self._run(given)
         if all(_is_private(buffer) for buffer in given):
-            self._known = token, made
+            self._known = token, made, nodes
         return made
 
     def is_known(self, token: object) -> bool:

@@ -14,7 +14,7 @@ import pytest
 import lamella as lm
 from lamella import nn
 from lamella.config import config
-from lamella.transforms.prepared import room_for_panels
+from lamella.transforms.prepared import Prepared, room_for_panels
 
 Function = Callable[[Any], Any]
 MIB = 1 << 20
@@ -113,6 +113,29 @@ def test_a_changed_parameter_is_laid_out_again(change: Callable[[Any, Any], Any]
             expected = x.astype(np.float64) @ weight.T + bias
             np.testing.assert_allclose(found[0], expected, rtol=1e-5, atol=1e-4)
             np.testing.assert_array_equal(found[0], found[1])
+
+
+def test_another_tensor_that_changes_does_not_lay_out_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    w, buffer = draw(96, 96), lm.tensor(draw(33, 96))
+    weight, given = lm.tensor(w), draw(33, 96)
+    function = lm.jit(lambda x: (x + buffer) @ weight)
+    runs: list[int] = []
+    run = Prepared._run
+    monkeypatch.setattr(Prepared, "_run", lambda self, given: runs.append(1) or run(self, given))
+    with lm.no_grad():
+        for step in range(4):
+            x = draw(33, 96) + step
+            buffer.copy_(lm.tensor(x))
+            found = function(lm.tensor(given)).numpy()
+            expected = (given.astype(np.float64) + x) @ w
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
+        assert len(runs) == 1
+        weight.mul_(3.0)
+        found = function(lm.tensor(given)).numpy()
+    assert len(runs) == 2
+    np.testing.assert_allclose(found, 3 * expected, rtol=1e-5, atol=1e-4)
 
 
 def test_memory_that_others_write_to_is_read_as_it_is() -> None:
