@@ -22,8 +22,8 @@ from lamella.forks import in_child
 from lamella.runtime import os_host
 
 __all__ = [
-    "LargeClass", "free_lists", "memory_in_use", "new_block", "readable_size", "relief",
-    "size_class", "trim_memory",
+    "LargeClass", "free_lists", "memory_available", "memory_in_use", "new_block", "readable_size",
+    "relief", "size_class", "trim_memory",
 ]  # fmt: skip
 
 SMALL: Final = 64 * 1024  # the largest block cut from a slab
@@ -229,6 +229,21 @@ def memory_in_use() -> int:
     free = sum(len(blocks) * size for size, blocks in list(free_lists.items()))
     spare = _totals.slab_end - _totals.slab
     return max(_totals.mapped - free - spare, 0)
+
+
+def memory_available() -> int:
+    """Bytes new buffers may take: what is kept for reuse, and what the system still has.
+
+    That is the least of what the machine, the control group and ``config.memory_limit`` have left.
+
+    >>> memory_available() > 0
+    True
+    """
+    found = os_host.available_memory()
+    left = 2**62 if found is None else found
+    if config.memory_limit:
+        left = min(left, max((config.memory_limit << 20) - _totals.mapped, 0))
+    return left + max(_totals.kept, 0)
 
 
 def readable_size(nbytes: int) -> str:

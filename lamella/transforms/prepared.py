@@ -21,7 +21,7 @@ from lamella.runtime import buffer as memory
 from lamella.runtime.buffer import Buffer
 from lamella.runtime.evaluate import compile_program
 from lamella.runtime.launch import pack_scalar
-from lamella.runtime.memory import LargeClass
+from lamella.runtime.memory import LargeClass, memory_available
 from lamella.tensor.core import TensorCore
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ _panels: Final = _Panels()
 def room_for_panels() -> int:
     """Bytes of panels that one more function may keep."""
     left = (config.panels << 20) - _panels.held
-    return min(left, memory.memory_available() // _PART) if left > 0 else 0
+    return min(left, memory_available() // _PART) if left > 0 else 0
 
 
 def is_lasting(node: Node) -> bool:

@@ -44,7 +44,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The room for panels is what the setting says, whatever memory the machine has left."""
     from lamella.transforms import prepared
 
-    monkeypatch.setattr(prepared.memory, "memory_available", lambda: 1 << 50)
+    monkeypatch.setattr(prepared, "memory_available", lambda: 1 << 50)
 
 
 FORMS: dict[str, Function] = {
