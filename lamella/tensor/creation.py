@@ -268,14 +268,9 @@ empty_like = zeros_like
 
 @with_synonyms
 def full_like(
-    x: TensorLike,
-    fill_value: Number,
-    dtype: object = None,
-    requires_grad: bool = False,
-    device: object = None,
-    *,
-    shape: Any = None,
-) -> Tensor:
+    x: TensorLike, fill_value: Number, dtype: object = None, requires_grad: bool = False, device:
+    object = None, *, shape: Any = None,
+) -> Tensor:  # fmt: skip
     """``fill_value`` in the shape (unless given) and element type of ``x``.
 
     >>> full_like([3, 4], 9).tolist()
