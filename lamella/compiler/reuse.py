@@ -9,8 +9,9 @@ ordered for that.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 
 from lamella.ir.index import parts
 from lamella.ir.loops import Expr, For, If, Kernel, Load, Stmt, Store
@@ -62,35 +63,63 @@ def _buffers(roots: Sequence[Expr]) -> set[str]:
     return {e.buffer for e in expressions(roots) if isinstance(e, Load)}
 
 
+Arms = tuple[tuple[If, bool], ...]  # the branches that a statement lies in
+
+
+def _placed(body: Sequence[Stmt], arms: Arms = ()) -> Iterator[tuple[Stmt, Arms]]:
+    """Every statement, outer ones first, with its branches."""
+    for s in body:
+        yield s, arms
+        if isinstance(s, For):
+            yield from _placed(s.body, arms)
+        elif isinstance(s, If):
+            yield from _placed(s.then, (*arms, (s, True)))
+            yield from _placed(s.otherwise, (*arms, (s, False)))
+
+
+def _exclusive(one: Arms, other: Arms) -> bool:
+    """Whether two statements lie in different branches of one choice."""
+    return any(s is t and x != y for s, x in one for t, y in other)
+
+
 def in_place(kernel: Kernel) -> dict[str, list[str]]:
     """For each buffer the kernel only writes, the inputs of its size of element it may share memory
-    with.
+    with: each element of them is read only where that of the output is stored. Several stores to
+    one output must lie in branches that exclude each other, so that each element has one.
     """
-    stores: dict[str, list[Store]] = {}
-    loads: dict[str, list[Load]] = {}
+    stores: dict[str, list[tuple[Store, Arms]]] = {}
+    loads: dict[str, list[tuple[Load, Arms]]] = {}
     late: dict[str, set[str]] = {}  # buffer stored to -> buffers read after that
-    for s in statements((kernel.body,)):
+    for s, arms in _placed((kernel.body,)):
         for e in expressions(roots(s)):
             if isinstance(e, Load):
-                loads.setdefault(e.buffer, []).append(e)
-                for read_after in late.values():
-                    read_after.add(e.buffer)
+                loads.setdefault(e.buffer, []).append((e, arms))
+                for name, found in stores.items():
+                    if not all(_exclusive(arms, before) for _, before in found):
+                        late[name].add(e.buffer)
         if isinstance(s, Store):
-            stores.setdefault(s.buffer, []).append(s)
+            stores.setdefault(s.buffer, []).append((s, arms))
             late.setdefault(s.buffer, set())
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for out in kernel.buffers:
         written = stores.get(out.name, [])
-        if out.mode != "out" or len(written) != 1 or written[0].mask is not None:
+        if out.mode != "out" or not written or any(s.mask is not None for s, _ in written):
             continue
-        index = written[0].index
-        found[out.name] = [
+        if not all(_exclusive(a, b) for (_, a), (_, b) in combinations(written, 2)):
+            continue
+        result[out.name] = [
             b.name for b in kernel.buffers
             if b.mode == "in" and b.dtype.itemsize == out.dtype.itemsize
             and b.name not in late[out.name]
-            and all(load.index == index and load.mask is None for load in loads.get(b.name, []))
+            and all(_written_there(*load, written) for load in loads.get(b.name, []))
         ]  # fmt: skip
-    return found
+    return result
+
+
+def _written_there(load: Load, arms: Arms, written: Sequence[tuple[Store, Arms]]) -> bool:
+    """Whether what is read is stored to just there, by every store that its branch allows."""
+    found = [store for store, a in written if not _exclusive(a, arms)]
+    return load.mask is None and bool(found) and all(s.index == load.index for s in found)
 
 
 def streamable(kernel: Kernel) -> set[str]:

@@ -8,7 +8,7 @@ result is ever overwritten by a later call.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
@@ -34,6 +34,7 @@ from lamella.transforms.guards import Environment
 from lamella.transforms.lowered import Lowered
 from lamella.transforms.numbers import Numbers
 from lamella.transforms.prepared import Prepared, is_lasting, room_for_panels
+from lamella.transforms.replaced import replaced
 from lamella.transforms.results import (
     Run,
     axis_names,
@@ -320,11 +321,13 @@ class Entry:
         if at is None:
             self._extents.check(sizes)
             at = program.bind(tuple([sizes[name] for name in self._symbols]))
+        lossless = program.blueprint.guarded and not config.debug_nans
+        grads = replaced(self._gradients, handles, at.nbytes) if lossless else {}
         try:
-            made = self._results_memory(at.nbytes, handles, buffers)
+            made = self._results_memory(at.nbytes, handles, buffers, grads)
         except MemoryError as error:
             raise too_large(self._roots, error) from None
-        over = self._written_over(made, buffers)
+        over = [*self._written_over(made, handles, buffers), *grads.values()]
         passage, checked = Passage(PATIENCE if over else 0.0), False
         try:
             program.run(
@@ -336,13 +339,12 @@ class Entry:
             return self._finish(handles, buffers, made, at.shapes, call)
         except BaseException:
             # a signal (Ctrl-C) may strike anywhere, but state must change as a whole or not at all
-            whole = program.blueprint.guarded and not any(passage.faults)
-            lossless = whole and not config.debug_nans
-            if checked or (passage.begun and lossless and not passage.partial):
+            whole = lossless and not any(passage.faults)
+            if checked or (passage.begun and whole and not passage.partial):
                 self._finish(handles, buffers, made, at.shapes, call)
             elif passage.partial:
-                for i in over:
-                    handles[i].node.value = Lost(buffers[i].nbytes)
+                for handle, buffer in over:
+                    handle.node.value = Lost(buffer.nbytes)
             raise
 
     def _finish(
@@ -391,22 +393,29 @@ class Entry:
         refuse_nans([self._roots[i] for i in own], arrays, given, sizes)
 
     def _results_memory(
-        self, nbytes: Sequence[int], handles: Sequence[TensorCore], buffers: Sequence[Buffer]
-    ) -> list[Buffer]:
+        self, nbytes: Sequence[int], handles: Sequence[TensorCore], buffers: Sequence[Buffer],
+        grads: Mapping[int, tuple[TensorCore, Buffer]],
+    ) -> list[Buffer]:  # fmt: skip
         """Memory for the roots: that of the state they replace, where nothing else holds it."""
-        donated = self._donated
-        if not donated or config.debug_nans:
+        donated = {} if config.debug_nans else self._donated
+        if not donated and not grads:
             return [memory.empty(n) for n in nbytes]
         return [
-            buffers[donated[i]]
+            grads[i][1] if i in grads
+            else buffers[donated[i]]
             if i in donated and self._is_sole(donated[i], handles, buffers)
             else memory.empty(n)
             for i, n in enumerate(nbytes)
         ]
 
-    def _written_over(self, made: Sequence[Buffer], buffers: Sequence[Buffer]) -> list[int]:
+    def _written_over(
+        self, made: Sequence[Buffer], handles: Sequence[TensorCore], buffers: Sequence[Buffer]
+    ) -> list[tuple[TensorCore, Buffer]]:
         """The inputs whose memory a run writes its results to."""
-        return [source for i, source in self._donated.items() if made[i] is buffers[source]]
+        return [
+            (handles[source], buffers[source])
+            for i, source in self._donated.items() if made[i] is buffers[source]
+        ]  # fmt: skip
 
     def _is_sole(
         self, i: int, handles: Sequence[TensorCore], buffers: Sequence[Buffer]

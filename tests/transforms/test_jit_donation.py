@@ -54,6 +54,46 @@ def test_moments_are_updated_in_place(width: int) -> None:
     assert (_address(state["exp_avg"]), _address(state["exp_avg_sq"])) == before
 
 
+@pytest.mark.usefixtures("optimized")
+def test_gradients_take_over_the_memory_of_those_before() -> None:
+    model, opt, x = _model()
+    step = lm.jit(lambda x: _step(model, opt, x))
+    step(x)
+    assert model.weight.grad is not None
+    before = _address(model.weight.grad)
+    step(x)
+    assert _address(model.weight.grad) == before
+
+
+@pytest.mark.parametrize("kept", ["tensor", "array", "alias", "node"])
+def test_gradients_that_are_held_keep_their_values(kept: str) -> None:
+    model, opt, x = _model()
+    step = lm.jit(lambda x: _step(model, opt, x))
+    step(x)
+    grad = model.weight.grad
+    assert grad is not None
+    value = grad.numpy().copy()
+    held = {
+        "tensor": lambda: grad, "array": grad.numpy, "alias": lambda: lm.positive(grad),
+        "node": lambda: lm.reshape(grad, (-1,)),
+    }[kept]()  # fmt: skip
+    grad = None
+    step(x)
+    assert np.array_equal(np.asarray(held).reshape(64, 64), value)
+    assert not np.array_equal(model.weight.grad.numpy(), value)
+
+
+def test_gradients_written_over_are_those_of_eager_steps() -> None:
+    (model, opt, x), (other, other_opt, _) = _model(), _model()
+    step = lm.jit(lambda x: _step(model, opt, x))
+    for _ in range(4):
+        step(x)
+        _step(other, other_opt, x)
+        for mine, theirs in zip(model.parameters(), other.parameters(), strict=True):
+            assert np.allclose(mine.grad.numpy(), theirs.grad.numpy(), rtol=1e-4, atol=1e-6)
+            assert np.allclose(mine.numpy(), theirs.numpy(), rtol=1e-4, atol=1e-6)
+
+
 def test_snapshots_and_views_keep_their_values() -> None:
     model, opt, x = _model()
     step = lm.jit(lambda x: _step(model, opt, x))
