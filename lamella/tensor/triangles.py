@@ -6,6 +6,7 @@ Input: sizes and offsets, which are plain numbers, or tensors of positions. Outp
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,12 +14,13 @@ import numpy as np
 from lamella import ops
 from lamella.dtypes import as_dtype, default_float, int64
 from lamella.errors import OptionError, ShapeError
+from lamella.ir.node import Node
 from lamella.tensor.axes import shape_of
 from lamella.tensor.core import TensorCore, wrap
 from lamella.tensor.host import node_from_array
 from lamella.tensor.manipulation import diag
 from lamella.tensor.operands import TensorLike, as_node, cast, scalar_node
-from lamella.tensor.searching import flatnonzero
+from lamella.tensor.searching import flatnonzero, take_node
 
 if TYPE_CHECKING:
     from lamella.tensor.tensor import Tensor
@@ -221,16 +223,23 @@ def fromfunction(
     return function(*(wrap(ops.iota(sizes, axis, kind)) for axis in range(len(sizes))))
 
 
+def _inside(index: Node, size: int) -> Node:
+    """Positions below ``size``, those from the end counted from the start; others raise."""
+    places = ops.iota((size,), 0, int64)
+    return take_node(places, index, 0, checked=True)
+
+
 def unravel_index(index: TensorLike, shape: Sequence[int]) -> tuple[Tensor, ...]:
     """Positions in the flattened tensor of ``shape`` as positions along each axis.
 
-    Positions are not checked; those outside wrap around.
+    Raises:
+        LamellaIndexError: when computed, for a position outside.
 
     >>> [i.tolist() for i in unravel_index([1, 5], (2, 3))]
     [[0, 1], [1, 2]]
     """
     sizes = shape_of("unravel_index", shape)
-    rest = cast(as_node(index), int64)
+    rest = _inside(as_node(index), prod(map(int, sizes)))
     found = []
     for size in reversed(sizes):
         length = ops.constant(max(int(size), 1), int64)
@@ -246,8 +255,12 @@ def ravel_multi_index(
 ) -> Tensor:
     """Positions along each axis as positions in the flattened tensor of sizes ``dims``.
 
-    ``mode`` "wrap" counts on in circles, "clip" stays inside; "raise" leaves them unchecked here,
-    so that an index outside is an error where it is used.
+    ``mode`` "wrap" counts on in circles, "clip" stays inside.
+
+    Raises:
+        LamellaIndexError: with "raise", when computed, for a position outside.
+        OptionError: for another mode.
+        ShapeError: if there are not as many positions as sizes.
 
     >>> ravel_multi_index(([0, 1], [1, 2]), (2, 3)).tolist()
     [1, 5]
@@ -270,5 +283,7 @@ def ravel_multi_index(
         elif mode == "clip":
             last = ops.constant(int(size) - 1, int64)
             place = ops.minimum(ops.maximum(place, ops.constant(0, int64)), last)
+        else:
+            place = _inside(place, int(size))
         total = ops.add(ops.multiply(total, length), place)
     return wrap(total)

@@ -1,7 +1,8 @@
 """One call's arguments as ``jit`` sees them: tensors in order, and a key for everything else.
 
 Input: positional and keyword arguments. Output: :class:`Call`. Calls with equal keys differ in the
-values of tensors alone. NumPy arrays are tensors that share their memory for the call.
+values of tensors alone. NumPy arrays are tensors that share their memory for the call, NumPy's
+scalars are Python numbers.
 """
 from __future__ import annotations
 
@@ -54,7 +55,9 @@ class Call:
         for i, leaf in enumerate(leaves):
             if isinstance(leaf, TensorCore):
                 tensors.append(leaf)
-            elif isinstance(leaf, (np.ndarray, np.generic)):
+            elif isinstance(leaf, np.generic):
+                leaves[i] = leaf.item()  # computes as Python's numbers do, also outside jit
+            elif isinstance(leaf, np.ndarray):
                 shared.append(len(tensors))
                 leaves[i] = leaf = _tensor_of(leaf)
                 tensors.append(leaf)
@@ -227,8 +230,10 @@ def arrays_to_tensors(args: tuple[Any, ...], options: dict[str, Any]) -> tuple[A
         return args, options
 
     def convert(leaf: Any) -> Any:
+        if isinstance(leaf, np.generic):
+            return leaf.item()
         # a copy: it is computed with later, when the array may hold something else
-        return _tensor_of(np.array(leaf)) if isinstance(leaf, arrays) else leaf
+        return _tensor_of(np.array(leaf)) if isinstance(leaf, np.ndarray) else leaf
 
     found_args, found_options = tree.map(convert, (args, options))
     return found_args, found_options

@@ -336,3 +336,15 @@ def test_partition_keeps_its_promise() -> None:
         found = lm.partition(V, k).numpy()
         assert found[k] == np.sort(V)[k] and (found[:k] <= found[k]).all()
         assert V[lm.argpartition(V, k).numpy()][k] == np.sort(V)[k]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("position", [6, -7])
+def test_positions_outside_are_refused(position: int, compiled: bool) -> None:
+    wrap = lm.jit if compiled else (lambda f: f)
+    given = lm.asarray([0, position])
+    with pytest.raises(IndexError):
+        lm.eval(*wrap(lambda i: lm.unravel_index(i, (2, 3)))(given))
+    with pytest.raises(IndexError):
+        lm.eval(wrap(lambda i: lm.ravel_multi_index((i, i), (6, 9)))(given))
+    assert [int(i) for i in lm.unravel_index(-1, (2, 3))] == [1, 2]

@@ -325,3 +325,24 @@ def test_division_by_zero_raises_on_the_users_line() -> None:
     assert f.programs == 2
 
 
+
+
+@pytest.mark.parametrize(
+    "scalar",
+    [np.float64(1.5), np.float32(2), np.float16(2), np.int64(3), np.int8(3), np.complex64(1j)],
+)
+@pytest.mark.parametrize("dtype", [lm.float32, lm.float16, lm.int32])
+def test_scalars_of_numpy_compute_as_outside_jit(scalar: np.generic, dtype: lm.DType) -> None:
+    x = lm.ones((3,), dtype=dtype)
+    expected = x * scalar
+    for f in (lm.jit(lambda x, s: x * s), lm.jit(lm.jit(lambda x, s: x * s))):
+        found = f(x, scalar)
+        assert found.dtype is expected.dtype
+        assert np.array_equal(found.numpy(), expected.numpy())
+
+
+def test_scalars_of_numpy_are_flags_and_sizes() -> None:
+    double = lm.jit(lambda x, twice: x * 2 if twice else x)
+    assert double(lm.ones(2), np.bool_(True)).tolist() == [2.0, 2.0]
+    assert double(lm.ones(2), np.bool_(False)).tolist() == [1.0, 1.0]
+    assert lm.jit(lambda n: lm.zeros((n, 2)))(np.int64(3)).shape == (3, 2)
