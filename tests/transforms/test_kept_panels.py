@@ -16,6 +16,7 @@ from lamella import nn
 from lamella.config import config
 from lamella.transforms.prepared import Prepared, room_for_panels
 
+pytestmark = pytest.mark.usefixtures("optimized")
 Function = Callable[[Any], Any]
 MIB = 1 << 20
 
