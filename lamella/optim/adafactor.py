@@ -11,7 +11,7 @@ from typing import Any
 import lamella as lm
 from lamella.errors import OptionError
 from lamella.optim.group import ParamGroup
-from lamella.optim.optimizer import Optimizer, Parameters, check_number
+from lamella.optim.optimizer import Optimizer, Parameters, check_number, check_numbers
 from lamella.tensor.tensor import Tensor
 
 __all__ = ["Adafactor"]
@@ -49,21 +49,15 @@ class Adafactor(Optimizer):
         eps: tuple[float | None, float] = (None, 1e-3), d: float = 1.0, weight_decay: float = 0.0,
         *, maximize: bool = False,
     ) -> None:  # fmt: skip
-        for option, value in {"lr": lr, "weight_decay": weight_decay}.items():
-            check_number("Adafactor", option, value)
+        options = check_numbers("Adafactor", lr=lr, weight_decay=weight_decay)
         check_number("Adafactor", "d", d, low=1.0)
         check_number("Adafactor", "beta2_decay", beta2_decay, low=-math.inf, most=0.0)
         if not isinstance(eps, (tuple, list)) or len(eps) != 2:
             raise OptionError(f"[Adafactor] eps={eps!r} are not two numbers; give two")
         for each in eps:
             check_number("Adafactor", "eps", 0.0 if each is None else each)
-        super().__init__(
-            params,
-            {
-                "lr": lr, "beta2_decay": beta2_decay, "eps": tuple(eps), "d": d,
-                "weight_decay": weight_decay, "maximize": maximize,
-            },
-        )  # fmt: skip
+        more = {"beta2_decay": beta2_decay, "eps": tuple(eps), "d": d, "maximize": maximize}
+        super().__init__(params, {**options, **more})
 
     def _names_of(self, parameter: Tensor, options: Mapping[str, Any]) -> tuple[str, ...]:
         return ("row_var", "col_var") if parameter.ndim > 1 else ("variance",)

@@ -7,7 +7,14 @@ from typing import Any
 
 import lamella as lm
 from lamella.optim.group import ParamGroup
-from lamella.optim.optimizer import Optimizer, Parameters, check_betas, check_number
+from lamella.optim.optimizer import (
+    Optimizer,
+    Parameters,
+    check_betas,
+    check_numbers,
+    decayed_both,
+    moved,
+)
 from lamella.tensor.tensor import Tensor
 
 __all__ = ["Adam", "AdamW"]
@@ -47,16 +54,9 @@ class Adam(Optimizer):
     ) -> None:  # fmt: skip
         name = type(self).__name__
         weight_decay = self._decay if weight_decay is None else weight_decay
-        for option, value in {"lr": lr, "eps": eps, "weight_decay": weight_decay}.items():
-            check_number(name, option, value)
-        betas = check_betas(name, betas)
-        super().__init__(
-            params,
-            {
-                "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay,
-                "amsgrad": amsgrad, "maximize": maximize,
-            },
-        )  # fmt: skip
+        options = check_numbers(name, lr=lr, eps=eps, weight_decay=weight_decay)
+        options["betas"] = check_betas(name, betas)
+        super().__init__(params, {**options, "amsgrad": amsgrad, "maximize": maximize})
 
     def _kept(self, options: Mapping[str, Any]) -> tuple[str, ...]:
         largest = options.get("amsgrad", self.defaults["amsgrad"])
@@ -87,15 +87,8 @@ class Adam(Optimizer):
     ) -> Tensor:
         dtype = parameter.dtype
         step_size, root, take, keep_square, take_square = (each.astype(dtype) for each in shared)
-        value: Tensor = parameter
-        if group["weight_decay"] != 0:
-            if self._decoupled:
-                kept = 1.0 - group.number("lr") * group.number("weight_decay")
-                value = parameter * kept.astype(dtype)
-            else:
-                gradient = gradient + parameter * group.number("weight_decay").astype(dtype)
-        mean, square = state["exp_avg"], state["exp_avg_sq"]
-        mean.rebind((mean + (gradient - mean) * take).node)
+        value, gradient = decayed_both(parameter, gradient, group, self._decoupled)
+        mean, square = moved(state["exp_avg"], gradient, take), state["exp_avg_sq"]
         square.rebind((square * keep_square + gradient * gradient * take_square).node)
         if group["amsgrad"]:
             largest = state["max_exp_avg_sq"]

@@ -9,7 +9,14 @@ from typing import Any
 
 import lamella as lm
 from lamella.optim.group import ParamGroup
-from lamella.optim.optimizer import Optimizer, Parameters, check_number, decayed
+from lamella.optim.optimizer import (
+    Optimizer,
+    Parameters,
+    check_number,
+    check_numbers,
+    decayed,
+    moved,
+)
 from lamella.tensor.tensor import Tensor
 
 __all__ = ["Adadelta", "Adagrad", "RMSprop"]
@@ -42,12 +49,9 @@ class RMSprop(Optimizer):
         weight_decay: float = 0.0, momentum: float = 0.0, centered: bool = False, *,
         maximize: bool = False,
     ) -> None:  # fmt: skip
-        options = {
-            "lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay,
-            "momentum": momentum,
-        }  # fmt: skip
-        for option, value in options.items():
-            check_number("RMSprop", option, value)
+        options = check_numbers(
+            "RMSprop", lr=lr, alpha=alpha, eps=eps, weight_decay=weight_decay, momentum=momentum
+        )
         super().__init__(params, {**options, "centered": centered, "maximize": maximize})
 
     def _kept(self, options: Mapping[str, Any]) -> tuple[str, ...]:
@@ -72,8 +76,7 @@ class RMSprop(Optimizer):
         square.rebind((square * alpha + gradient * gradient * take).node)
         spread: Tensor = square
         if group["centered"]:
-            mean = state["grad_avg"]
-            mean.rebind((mean + (gradient - mean) * take).node)
+            mean = moved(state["grad_avg"], gradient, take)
             spread = square - mean * mean
         step = gradient / (lm.sqrt(spread) + eps)
         if group["momentum"] != 0:
@@ -112,12 +115,10 @@ class Adagrad(Optimizer):
         weight_decay: float = 0.0, initial_accumulator_value: float = 0.0, eps: float = 1e-10, *,
         maximize: bool = False,
     ) -> None:  # fmt: skip
-        options = {
-            "lr": lr, "lr_decay": lr_decay, "weight_decay": weight_decay,
-            "initial_accumulator_value": initial_accumulator_value, "eps": eps,
-        }  # fmt: skip
-        for option, value in options.items():
-            check_number("Adagrad", option, value)
+        options = check_numbers(
+            "Adagrad", lr=lr, lr_decay=lr_decay, weight_decay=weight_decay,
+            initial_accumulator_value=initial_accumulator_value, eps=eps,
+        )  # fmt: skip
         super().__init__(params, {**options, "maximize": maximize})
 
     def _fresh(self, name: str, parameter: Tensor, options: Mapping[str, Any]) -> Tensor:
@@ -166,11 +167,9 @@ class Adadelta(Optimizer):
         self, params: Parameters, lr: float = 1.0, rho: float = 0.9, eps: float = 1e-6,
         weight_decay: float = 0.0, *, maximize: bool = False,
     ) -> None:  # fmt: skip
-        for option, value in {"lr": lr, "eps": eps, "weight_decay": weight_decay}.items():
-            check_number("Adadelta", option, value)
+        options = check_numbers("Adadelta", lr=lr, eps=eps, weight_decay=weight_decay)
         check_number("Adadelta", "rho", rho, most=1.0)
-        options = {"lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay}
-        super().__init__(params, {**options, "maximize": maximize})
+        super().__init__(params, {**options, "rho": rho, "maximize": maximize})
 
     def _prepare(self, group: ParamGroup, step: Tensor) -> tuple[Tensor, ...]:
         rho = group.number("rho")

@@ -9,7 +9,15 @@ from typing import Any
 
 import lamella as lm
 from lamella.optim.group import ParamGroup
-from lamella.optim.optimizer import Optimizer, Parameters, check_betas, check_number, decayed
+from lamella.optim.optimizer import (
+    Optimizer,
+    Parameters,
+    check_betas,
+    check_numbers,
+    decayed,
+    decayed_both,
+    moved,
+)
 from lamella.tensor.tensor import Tensor
 
 __all__ = ["Adamax", "Lion", "NAdam", "RAdam"]
@@ -19,15 +27,7 @@ Betas = tuple[float, float]
 
 def _options(name: str, betas: Betas, **numbers: float) -> dict[str, Any]:
     """Checked options."""
-    for option, value in numbers.items():
-        check_number(name, option, value)
-    return {**numbers, "betas": check_betas(name, betas)}
-
-
-def _moved(mean: Tensor, gradient: Tensor, take: Tensor) -> Tensor:
-    """The mean after a step towards the gradient, kept."""
-    mean.rebind((mean + (gradient - mean) * take).node)
-    return mean
+    return {**check_numbers(name, **numbers), "betas": check_betas(name, betas)}
 
 
 class Adamax(Optimizer):
@@ -70,7 +70,7 @@ class Adamax(Optimizer):
     ) -> Tensor:  # fmt: skip
         rate, take, kept, eps = (each.astype(parameter.dtype) for each in shared)
         gradient = decayed(parameter, gradient, group)
-        mean, largest = _moved(state["exp_avg"], gradient, take), state["exp_inf"]
+        mean, largest = moved(state["exp_avg"], gradient, take), state["exp_inf"]
         largest.rebind(lm.maximum(largest * kept, lm.abs(gradient) + eps).node)
         return parameter - rate * mean / largest
 
@@ -136,8 +136,9 @@ class NAdam(Optimizer):
         take, kept, take_square, corrected = (each.astype(dtype) for each in rest)
         product = state["mu_product"]
         product.rebind((product * mu).node)
-        value, gradient = decayed_both(parameter, gradient, group)
-        mean, square = _moved(state["exp_avg"], gradient, take), state["exp_avg_sq"]
+        decoupled = bool(group["decoupled_weight_decay"])
+        value, gradient = decayed_both(parameter, gradient, group, decoupled)
+        mean, square = moved(state["exp_avg"], gradient, take), state["exp_avg_sq"]
         square.rebind((square * kept + gradient * gradient * take_square).node)
         below = lm.sqrt(square / corrected) + group.number("eps").astype(dtype)
         rate = group.number("lr")
@@ -199,8 +200,9 @@ class RAdam(Optimizer):
     ) -> Tensor:  # fmt: skip
         dtype, defined = parameter.dtype, shared[2]
         rate, scale, _, take, kept, take_square = (each.astype(dtype) for each in shared)
-        value, gradient = decayed_both(parameter, gradient, group)
-        mean, square = _moved(state["exp_avg"], gradient, take), state["exp_avg_sq"]
+        decoupled = bool(group["decoupled_weight_decay"])
+        value, gradient = decayed_both(parameter, gradient, group, decoupled)
+        mean, square = moved(state["exp_avg"], gradient, take), state["exp_avg_sq"]
         square.rebind((square * kept + gradient * gradient * take_square).node)
         below = lm.sqrt(square) + group.number("eps").astype(dtype)
         return value - rate * mean * lm.where(defined, scale / below, lm.ones((), dtype=dtype))
@@ -248,17 +250,5 @@ class Lion(Optimizer):
         rate, share, take, decay = (each.astype(parameter.dtype) for each in shared)
         mean = state["exp_avg"]
         step = lm.sign(mean + (gradient - mean) * share)
-        _moved(mean, gradient, take)
+        moved(mean, gradient, take)
         return parameter * (1.0 - rate * decay) - rate * step
-
-
-def decayed_both(
-    parameter: Tensor, gradient: Tensor, group: ParamGroup
-) -> tuple[Tensor, Tensor]:
-    """The parameter and its gradient after weight decay, of the one or the other."""
-    if not group["decoupled_weight_decay"]:
-        return parameter, decayed(parameter, gradient, group)
-    if group["weight_decay"] == 0:
-        return parameter, gradient
-    kept = 1.0 - group.number("lr") * group.number("weight_decay")
-    return parameter * kept.astype(parameter.dtype), gradient

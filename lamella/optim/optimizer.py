@@ -278,6 +278,40 @@ def decayed(parameter: Tensor, gradient: Tensor, group: ParamGroup) -> Tensor:
     return gradient + parameter * group.number("weight_decay").astype(parameter.dtype)
 
 
+def decayed_both(
+    parameter: Tensor, gradient: Tensor, group: ParamGroup, decoupled: bool
+) -> tuple[Tensor, Tensor]:
+    """The parameter and its gradient after weight decay: of the one if it is ``decoupled``, else
+    of the other.
+    """
+    if not decoupled:
+        return parameter, decayed(parameter, gradient, group)
+    if group["weight_decay"] == 0:
+        return parameter, gradient
+    kept = 1.0 - group.number("lr") * group.number("weight_decay")
+    return parameter * kept.astype(parameter.dtype), gradient
+
+
+def moved(mean: Tensor, gradient: Tensor, take: Tensor) -> Tensor:
+    """The running mean after a step of the share ``take`` towards the gradient, kept."""
+    mean.rebind((mean + (gradient - mean) * take).node)
+    return mean
+
+
+def check_numbers(op: str, **numbers: Any) -> dict[str, Any]:
+    """Options that are numbers from 0 on.
+
+    Raises:
+        OptionError: for something else.
+
+    >>> check_numbers("SGD", lr=0.1)
+    {'lr': 0.1}
+    """
+    for name, value in numbers.items():
+        check_number(op, name, value)
+    return numbers
+
+
 def check_betas(op: str, betas: Any) -> tuple[float, float]:
     """Two numbers from 0 to below 1.
 

@@ -10,7 +10,7 @@ from typing import Any
 import lamella as lm
 from lamella.errors import OptionError
 from lamella.optim.group import ParamGroup
-from lamella.optim.optimizer import Optimizer, Parameters, check_number
+from lamella.optim.optimizer import Optimizer, Parameters, check_numbers
 from lamella.tensor.tensor import Tensor
 
 __all__ = ["SGD"]
@@ -45,8 +45,7 @@ class SGD(Optimizer):
         self, params: Parameters, lr: float = 1e-3, momentum: float = 0.0, dampening: float = 0.0,
         weight_decay: float = 0.0, nesterov: bool = False, *, maximize: bool = False,
     ) -> None:  # fmt: skip
-        for name, value in {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}.items():
-            check_number("SGD", name, value)
+        check_numbers("SGD", lr=lr, momentum=momentum, weight_decay=weight_decay)
         if nesterov and (momentum == 0 or dampening != 0):
             raise OptionError(
                 f"[SGD] nesterov=True with momentum={momentum} and dampening={dampening}: it is "
