@@ -71,7 +71,7 @@ KINDS: Final[dict[str, Callable[[np.random.Generator, int], Array]]] = {
     "definite": _definite,
 }
 
-SMALL, MIDDLE = ("1k", "100k"), ("100k",)
+SMALL = ("1k", "100k")
 CASES: Final = {
     # elementwise
     "add": same("x + y", 2),

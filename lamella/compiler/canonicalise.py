@@ -27,7 +27,6 @@ __all__ = [
     "split_reductions", "with_inputs",
 ]  # fmt: skip
 
-Rebuild = Callable[[Node], Node]
 
 PARTS = 64  # pieces of a reduction with few results
 LARGE = 65536  # elements from which splitting pays

@@ -382,18 +382,18 @@ def average(
     return (wrap(found_node), wrap(total)) if returned else wrap(found_node)
 
 
-def _observed(name: str, m: TensorLike, y: TensorLike | None, rowvar: bool) -> Node:
+def _observed(m: TensorLike, y: TensorLike | None, rowvar: bool) -> Node:
     """Variables as rows."""
     rows = []
     for each in (m,) if y is None else (m, y):
         node = as_float(as_node(each))
         if node.ndim > 2:
-            raise ShapeError(f"[{name}] shape {node.shape}; give a vector or a matrix")
+            raise ShapeError(f"[cov] shape {node.shape}; give a vector or a matrix")
         node = ops.reshape(node, (1, node.size)) if node.ndim < 2 else node
         rows.append(node if rowvar or node.shape[0] == 1 else ops.permute(node, (1, 0)))
     if len(rows) == 1:
         return rows[0]
-    a, b = pair(name, wrap(rows[0]), wrap(rows[1]))
+    a, b = pair("cov", wrap(rows[0]), wrap(rows[1]))
     return ops.concatenate([a, b], 0)
 
 
@@ -422,7 +422,7 @@ def cov(
     >>> cov([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]]).tolist()
     [[1.0, -1.0], [-1.0, 1.0]]
     """
-    rows = _observed("cov", x, y, rowvar)
+    rows = _observed(x, y, rowvar)
     kind = rows.dtype
     rows = cast(rows, float32) if kind.bits < 32 else rows
     less = (0.0 if bias else 1.0) if correction is None else float(correction)

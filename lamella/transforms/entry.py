@@ -182,7 +182,6 @@ class Entry:
         self._extents = Extents(self._roots if self._symbols else (), self._expected)
         self._same = list(self._program.blueprint.same.items())
         self._dtypes = [node.dtype for node in self._roots]
-        self._kinds = [(node.shape, node.dtype) for node in self._roots]
         self._direct: Direct | None = None
         more = (
             self._states or self._leaves or self._gradients or self._escaped or self._graphs
