@@ -265,9 +265,13 @@ def ravel_multi_index(
     >>> ravel_multi_index(([0, 1], [1, 2]), (2, 3)).tolist()
     [1, 5]
     """
+    name = "ravel_multi_index"
     if mode not in ("raise", "wrap", "clip"):
-        raise OptionError(f"[ravel_multi_index] no mode {mode!r}; use 'raise', 'wrap' or 'clip'")
+        raise OptionError(f"[{name}] no mode {mode!r}; use 'raise', 'wrap' or 'clip'")
     from lamella.tensor.joining import unstack
+    from lamella.tensor.lenient import clipped, wrapped
+
+    bring = {"wrap": wrapped, "clip": clipped}.get(mode)
 
     given = unstack(multi_index) if isinstance(multi_index, TensorCore) else tuple(multi_index)
     sizes = shape_of("ravel_multi_index", dims)
@@ -278,12 +282,6 @@ def ravel_multi_index(
     total = ops.constant(0, int64)
     for part, size in zip(given, sizes, strict=True):
         place, length = cast(as_node(part), int64), ops.constant(int(size), int64)
-        if mode == "wrap":
-            place = ops.remainder(place, length)
-        elif mode == "clip":
-            last = ops.constant(int(size) - 1, int64)
-            place = ops.minimum(ops.maximum(place, ops.constant(0, int64)), last)
-        else:
-            place = _inside(place, int(size))
+        place = _inside(place, int(size)) if bring is None else bring(name, place, int(size))
         total = ops.add(ops.multiply(total, length), place)
     return wrap(total)

@@ -28,7 +28,7 @@ from lamella.transforms.calls import (
     tensor_leaves,
 )
 from lamella.transforms.history import mark, moment, released, since
-from lamella.transforms.looks import watch
+from lamella.transforms.looks import Watch, watch
 
 __all__ = [
     "grad", "hessian", "hvp", "jacfwd", "jacrev", "jvp", "linearize", "value_and_grad", "vjp",
@@ -176,13 +176,20 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
     return _vjp("vjp", f, primals, has_aux)
 
 
+def _outputs(
+    name: str, f: Function, marked: Marked, has_aux: bool, looked: Watch
+) -> tuple[list[Node], tree.Structure, Any]:
+    """The nodes of a function's results, their structure, and its auxiliary output."""
+    value, aux = outputs_of(name, f(*marked.value), has_aux)
+    leaves, structure = tensor_leaves(name, value)
+    looked.check(name, value, marked.nodes)
+    return [node_of(leaf) for leaf in leaves], structure, aux
+
+
 def _vjp(name: str, f: Function, primals: tuple[Any, ...], has_aux: bool) -> Any:
     with enable_grad(), watch() as looked:
         marked = Marked(name, primals)
-        value, aux = outputs_of(name, f(*marked.value), has_aux)
-        leaves, structure = tensor_leaves(name, value)
-        looked.check(name, value, marked.nodes)
-    nodes = [node_of(leaf) for leaf in leaves]
+        nodes, structure, aux = _outputs(name, f, marked, has_aux, looked)
     marked.write_back()
 
     def pull(cotangents: Any) -> Any:
@@ -242,10 +249,7 @@ def _jvp(
     with enable_grad(), watch() as looked:
         marked = Marked(name, tuple(primals))
         along = _tangents(name, marked, tuple(primals), tuple(tangents))
-        value, aux = outputs_of(name, f(*marked.value), has_aux)
-        leaves, structure = tensor_leaves(name, value)
-        looked.check(name, value, marked.nodes)
-        nodes = [node_of(leaf) for leaf in leaves]
+        nodes, structure, aux = _outputs(name, f, marked, has_aux, looked)
         found = forward.jvp(nodes, marked.nodes, along)
     marked.write_back()
     out = tree.unflatten(structure, [wrap(node) for node in nodes])
@@ -280,10 +284,7 @@ def linearize(f: Function, *primals: Any, has_aux: bool = False) -> Any:
 def _linearize(name: str, f: Function, primals: tuple[Any, ...], has_aux: bool) -> Any:
     with enable_grad(), watch() as looked:
         marked = Marked(name, primals)
-        value, aux = outputs_of(name, f(*marked.value), has_aux)
-        leaves, structure = tensor_leaves(name, value)
-        looked.check(name, value, marked.nodes)
-        nodes = [node_of(leaf) for leaf in leaves]
+        nodes, structure, aux = _outputs(name, f, marked, has_aux, looked)
     marked.write_back()
 
     def linear(*tangents: Any) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 
 import lamella as lm
 from lamella.errors import OptionError, ShapeError
-from lamella.nn.functional.support import check_float, tensor
+from lamella.nn.functional.support import check_float, tensor, wide_of
 from lamella.tensor.tensor import Tensor
 
 __all__ = [
@@ -37,11 +37,6 @@ def root(total: Tensor, p: float) -> Tensor:
     return lm.where(positive, lm.sqrt(base) if p == 2 else base ** (1 / p), 0)
 
 
-def _wide(x: Tensor) -> Tensor:
-    """Floats of 16 bits as float32: their squares may lie outside their range."""
-    return x.astype(lm.float32) if x.dtype.is_floating and x.dtype.bits < 32 else x
-
-
 def vector_norm(x: Tensor, p: float, dim: int, keepdim: bool = False) -> Tensor:
     """``(sum |x|^p)^(1/p)`` along ``dim``; the largest ``|x|`` for infinite ``p``, the number of
     nonzero elements for 0.
@@ -54,8 +49,8 @@ def vector_norm(x: Tensor, p: float, dim: int, keepdim: bool = False) -> Tensor:
     """
     if not p >= 0:
         raise OptionError(f"[norm] p={p} makes no norm; give 0 or more")
-    if _wide(x) is not x:
-        return vector_norm(_wide(x), p, dim, keepdim).astype(x.dtype)
+    if wide_of(x) is not x:
+        return vector_norm(wide_of(x), p, dim, keepdim).astype(x.dtype)
     if p == 0:
         return (x != 0).astype(x.dtype).sum(dim, keepdims=keepdim)
     if math.isinf(p):
@@ -77,7 +72,7 @@ def normalize(input: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> T
     """
     x = tensor(input)
     check_float("normalize", x)
-    wide = _wide(x)
+    wide = wide_of(x)
     return (wide / lm.maximum(vector_norm(wide, p, dim, keepdim=True), eps)).astype(x.dtype)
 
 
@@ -89,7 +84,7 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Tens
     """
     x1, x2 = lm.broadcast_arrays(tensor(x1), tensor(x2))
     check_float("cosine_similarity", x1 if x2.dtype.is_floating else x2)
-    kind, x1, x2 = (x1 * x2).dtype, _wide(x1), _wide(x2)
+    kind, x1, x2 = (x1 * x2).dtype, wide_of(x1), wide_of(x2)
     norm1, norm2 = (lm.maximum(vector_norm(x, 2, dim), eps) for x in (x1, x2))
     return (lm.sum(x1 * x2, dim) / (norm1 * norm2)).astype(kind)
 

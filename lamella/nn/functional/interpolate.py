@@ -30,6 +30,7 @@ from lamella.nn.functional.support import (
     per_axis,
     record,
     tensor,
+    wide_of,
 )
 from lamella.tensor.searching import take_node
 from lamella.tensor.tensor import Tensor
@@ -254,7 +255,7 @@ def interpolate(
     if mode not in ("nearest", "nearest-exact"):
         check_float("interpolate", x)
     kind = np.float64 if x.dtype.bits == 64 else np.float32
-    y = x.astype(lm.float32) if x.dtype.is_floating and x.dtype.bits < 32 else x
+    y = wide_of(x)
     for place in reversed(range(2, x.ndim)):
         before, after = int(x.shape[place]), sizes[place - 2]
         axis = _Axis(before, after, factors[place - 2], bool(align_corners), kind)

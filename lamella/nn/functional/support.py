@@ -17,7 +17,7 @@ from lamella.tensor.tensor import Tensor
 
 __all__ = [
     "check_float", "check_integer", "check_probability", "check_rank", "choose", "in_place",
-    "matching", "per_axis", "record", "reduce_loss", "tensor",
+    "matching", "per_axis", "record", "reduce_loss", "tensor", "wide_of",
 ]  # fmt: skip
 
 
@@ -111,6 +111,11 @@ def check_integer(op: str, x: Tensor, what: str) -> None:
             f"[{op}] {what} are {x.dtype.name}, but must be integers; cast them with "
             ".astype(lm.int64)"
         )
+
+
+def wide_of(x: Tensor) -> Tensor:
+    """Floats of 16 bits as float32, whose range has their squares and sums; others as they are."""
+    return x.astype(lm.float32) if x.dtype.is_floating and x.dtype.bits < 32 else x
 
 
 def check_probability(op: str, p: float) -> None:
