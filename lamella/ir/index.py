@@ -18,8 +18,9 @@ from lamella.ir.dim import Dim, Quotient, Size
 from lamella.ir.loops import Apply, Const, Expr, Linear, Load, Var
 
 __all__ = [
-    "TRUE", "Substitution", "add", "both", "bounds", "coefficient", "constant", "floordiv",
-    "linearise", "lt", "minimum", "mod", "mul", "parts", "split_linear", "strides", "sub",
+    "TRUE", "Substitution", "add", "both", "bounds", "coefficient", "constant", "divisor",
+    "floordiv", "linearise", "lt", "minimum", "mod", "mul", "parts", "split_linear", "strides",
+    "sub",
 ]  # fmt: skip
 
 TRUE = Const(True, bool_)
@@ -305,6 +306,21 @@ def minimum(a: Expr | Size, b: Expr | Size) -> Expr:
     if low is not None and _nonnegative(low):
         return _as_expr(b)
     return Apply("min", (_as_expr(a), _as_expr(b)), int64)
+
+
+def divisor(value: Expr | Size) -> int:
+    """A number that divides every value of an index; 0 where that is always 0.
+
+    >>> i = Var("i", 3)
+    >>> divisor(minimum(4096, add(6400, mul(i, -4096))))
+    256
+    """
+    if isinstance(value, Apply) and value.op in ("min", "max"):
+        return gcd(*(divisor(each) for each in value.args))
+    const, terms = parts(value)
+    if not isinstance(const, int) or value in terms:
+        return 1
+    return gcd(const, *(c * divisor(t) if isinstance(c, int) else 1 for t, c in terms.items()))
 
 
 def strides(shape: tuple[Size, ...]) -> tuple[Size, ...]:

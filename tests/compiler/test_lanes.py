@@ -7,10 +7,23 @@ import pytest
 from lamella.compiler.emit.llvm_lanes import Piece, plan, survey
 from lamella.compiler.emit.target import named
 from lamella.dtypes import float32
-from lamella.ir.loops import Assign, Const, Declare, For, Load, Read, Stmt, Store, Var, apply
+from lamella.ir.index import add, divisor, minimum, mul
+from lamella.ir.loops import (
+    Assign,
+    Const,
+    Declare,
+    Expr,
+    For,
+    Load,
+    Read,
+    Stmt,
+    Store,
+    Var,
+    apply,
+)  # fmt: skip
 
 
-def sums(lanes: int, count: int) -> For:
+def sums(lanes: int | Expr, count: int) -> For:
     """``y[j] = x[j] + 0`` in a variable, ``count`` times."""
     j = Var("j", lanes)
     body: list[Stmt] = []
@@ -40,3 +53,32 @@ def test_variables_of_short_loops_fit_registers(
     """
     loop = sums(lanes, count)
     assert plan(loop, named("avx512"), survey(loop)) == pieces
+
+
+def strip(extent: int, block: int) -> Expr:
+    """The iterations of a loop's strip of ``block`` or less."""
+    return minimum(block, add(extent, mul(Var("g", -(-extent // block)), -block)))
+
+
+@pytest.mark.parametrize(
+    ("extent", "target", "pieces"),
+    [
+        (6400, "avx2", [Piece("loop", 16)]),
+        (6400, "avx512", [Piece("loop", 32)]),
+        (6408, "avx2", [Piece("loop", 16), Piece("loop", 8)]),
+        (6401, "avx2", [Piece("loop", 16), Piece("serial", 0)]),
+        (6408, "avx512", [Piece("loop", 32), Piece("masked", 16)]),
+    ],
+)
+def test_strips_of_whole_vectors_leave_nothing(
+    extent: int, target: str, pieces: list[Piece]
+) -> None:
+    """The last of several strips is shorter; where all are whole vectors, the body stands once."""
+    loop = sums(strip(extent, 4096), 1)
+    assert plan(loop, named(target), survey(loop)) == pieces
+
+
+@pytest.mark.parametrize(("extent", "block"), [(6400, 4096), (100, 24), (7, 4), (96, 36), (5, 5)])
+def test_divisors_divide(extent: int, block: int) -> None:
+    lengths = [min(block, extent - at) for at in range(0, extent, block)]
+    assert not any(length % divisor(strip(extent, block)) for length in lengths)

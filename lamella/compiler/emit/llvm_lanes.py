@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 from lamella.compiler.emit.target import Target
 from lamella.dtypes import DType, bool_, int64
+from lamella.ir.index import divisor
 from lamella.ir.loops import (
     Accumulate,
     Alloc,
@@ -144,10 +145,14 @@ def plan(loop: For, target: Target, found: Survey) -> list[Piece]:
     if found.folds:
         return _folded(extent if isinstance(extent, int) else None, found, width, target)
     if not isinstance(extent, int):
+        lanes = width * _unroll(found)
+        if divisor(extent) % width == 0:
+            sizes = (lanes,) if divisor(extent) % lanes == 0 else (lanes, width)
+            return [Piece("loop", n) for n in sizes]
         rest = Piece("masked", width) if target.masked else Piece("serial", 0)
         if target.masked and found.operations > LONG:
             return [rest]
-        return [Piece("loop", width * _unroll(found)), rest]
+        return [Piece("loop", lanes), rest]
     if extent <= 0:
         return []
     if extent <= width or (extent <= 4 * width and _fits(-(-extent // width), found, target)):
