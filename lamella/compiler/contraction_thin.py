@@ -53,7 +53,7 @@ __all__ = ["DotKernel", "StreamKernel"]
 
 
 ROWS_HINTED = 7  # rows from which products hide hints for what lanes along k read next
-FAR = 1 << 20  # elements of a right factor that is likely to come from memory: hints pay always
+FAR = 1 << 20  # elements of a right factor that is likely to come from memory: hints pay
 
 
 class ThinKernel(ContractionKernel):
@@ -67,7 +67,8 @@ class ThinKernel(ContractionKernel):
         self.rows = rows
         self.shape = shape
         batch, _, n, k = self.sizes
-        self.far = at_least(product((batch, n, k)), FAR, False)
+        many = rows >= unit.hinted_rows
+        self.far = many and at_least(product((batch, n, k)), FAR, False)
 
     def grid(self) -> For:
         """The kernel's grid loop."""

@@ -16,7 +16,8 @@ __all__ = ["VectorUnit"]
 @dataclass(frozen=True, slots=True)
 class VectorUnit:
     """``registers`` vector registers of ``bytes`` bytes each; ``unsigned_bytes``: bytes multiply
-    fast only where those of one factor are unsigned.
+    fast only where those of one factor are unsigned; ``hinted_rows``: rows from which a product that
+    streams a large factor asks ahead for the second-level cache.
 
     >>> from lamella.dtypes import float32
     >>> unit = VectorUnit(32, 16)
@@ -27,6 +28,7 @@ class VectorUnit:
     bytes: int
     registers: int
     unsigned_bytes: bool = False
+    hinted_rows: int = 1
 
     def lanes(self, dtype: DType) -> int:
         """Elements of a vector."""

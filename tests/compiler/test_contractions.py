@@ -60,10 +60,13 @@ def placeholders(m: int, n: int, k: int, order: str, dtype: DType, out: str = "m
     return [ops.contract(a, b, *labels, wide), a, b]
 
 
-def run(nodes: list[Node], arrays: list[np.ndarray], target: Target | None) -> np.ndarray:
+def run(
+    nodes: list[Node], arrays: list[np.ndarray], target: Target | None,
+    unit: VectorUnit | None = None,
+) -> np.ndarray:  # fmt: skip
     """The product of arrays; with no target on the interpreter."""
     out, *inputs = nodes
-    unit = SSE if target is None else target.unit
+    unit = unit or (SSE if target is None else target.unit)
     made = compile_graph([out], inputs, [], unit, verify=True)
     result = np.full(out.shape, 77, out.dtype.numpy)
     slots = [*arrays, result, *(np.full(t.nbytes, 255, np.uint8) for t in made.temporaries)]
@@ -265,6 +268,22 @@ def test_each_line_of_a_large_factor_is_asked_for_once(
     lines = 64 * dtype.itemsize // 64 if order == "nn" else 1
     assert len(found) == group * lines
     assert {hint.level for hint in found} == {2}
+
+
+@pytest.mark.parametrize("order", ["nn", "nt"])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_hints_depend_on_the_processor_and_change_no_bit(order: str, rows: int) -> None:
+    target = target_named("host")
+    found, asked = [], []
+    for cpu in ("znver3", "znver4"):
+        unit = replace(target, cpu=cpu).unit
+        nodes = placeholders(rows, 1024, 1040, order, float32)
+        made = compile_graph(nodes[:1], nodes[1:], [], unit)
+        kernels = [x for k in made.kernels for x in statements(k.body.body)]
+        asked.append(any(isinstance(x, Prefetch) for x in kernels))
+        found.append(run(nodes, factors(rows, 1024, 1040, order, float32, 2), target, unit))
+    assert asked == [rows > 1, True]
+    assert found[0].tobytes() == found[1].tobytes()
 
 
 @pytest.mark.parametrize(("n", "vectors"), [(100, 1), (48, 1), (120, 0), (96, 0), (1000, 1)])

@@ -15,6 +15,14 @@ from lamella.ir.vectors import VectorUnit
 
 __all__ = ["Target", "host", "named"]
 
+HINTED_ROWS: Final = {
+    "znver3": 2,  # one row 0.85 to 0.9 of the speed with hints, eight rows 1.5 of it
+    "znver4": 1,  # one row 1.06 to 1.15, eight rows 1.22 to 1.33
+}
+"""Rows from which hints for the second-level cache pay (see ``VectorUnit``), by LLVM's name of the
+processor; another one is taken for the one here that has its width of vectors, if any.
+"""
+
 Dot = Literal["", "signed", "unsigned"]
 
 
@@ -78,7 +86,8 @@ class Target:
     @property
     def unit(self) -> VectorUnit:
         """What schedules know of the vectors."""
-        return VectorUnit(self.vector_bytes, self.registers, self.dot == "unsigned")
+        rows = HINTED_ROWS.get(self.cpu, 2 if self.vector_bytes == 32 else 1)
+        return VectorUnit(self.vector_bytes, self.registers, self.dot == "unsigned", rows)
 
     @property
     def attributes(self) -> str:
