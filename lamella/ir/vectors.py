@@ -16,8 +16,8 @@ __all__ = ["VectorUnit"]
 @dataclass(frozen=True, slots=True)
 class VectorUnit:
     """``registers`` vector registers of ``bytes`` bytes each; ``unsigned_bytes``: bytes multiply
-    fast only where those of one factor are unsigned; ``hinted_rows``: rows from which a product that
-    streams a large factor asks ahead for the second-level cache.
+    fast only where those of one factor are unsigned; ``hinted_rows``: rows from which a product
+    that streams a large factor asks ahead for the second-level cache.
 
     >>> from lamella.dtypes import float32
     >>> unit = VectorUnit(32, 16)
