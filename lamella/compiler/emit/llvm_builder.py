@@ -54,8 +54,8 @@ class Value:
 
 @dataclass(slots=True, eq=False)
 class Ramp:
-    """The int64 vector ``base + stride * lane``, not written out yet; ``base`` is a multiple of
-    ``align``.
+    """The int64 vector ``base + stride * (lane // repeat)``, not written out yet; ``base`` is a
+    multiple of ``align``.
     """
 
     base: Value
@@ -63,6 +63,7 @@ class Ramp:
     lanes: int
     align: int
     place: int
+    repeat: int = 1
     dtype: DType = int64
     const: None = None
 
@@ -290,7 +291,9 @@ class Builder:
         """A ramp written out as a vector; any other value as it is."""
         if isinstance(value, Value):
             return value
-        steps = ", ".join(f"i64 {value.stride * lane}" for lane in range(value.lanes))
+        steps = ", ".join(
+            f"i64 {value.stride * (lane // value.repeat)}" for lane in range(value.lanes)
+        )
         base = self.splat(value.base, value.lanes)
         return self.pure(
             f"add <{value.lanes} x i64> {base.text}, <{steps}>", int64, value.lanes, base.place

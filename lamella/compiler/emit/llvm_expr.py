@@ -256,11 +256,7 @@ class ExpressionWriter:
 
     def _load(self, expr: Load) -> Value:
         self._touched += 1
-        other = (
-            constant(0, expr.dtype)
-            if expr.other is None
-            else constant(expr.other.value, expr.dtype)
-        )
+        other = constant(0 if expr.other is None else expr.other.value, expr.dtype)
         mask = None if expr.mask is None else self.mask(expr.mask)
         for guard in () if self.m.buffers[expr.buffer].register else self._guards:
             both = guard if mask is None else self.o.apply("and", (mask, guard), bool_)
@@ -299,7 +295,10 @@ class ExpressionWriter:
 
     def _add(self, total: Affine, value: Value | Ramp, by: Size) -> None:
         """Add ``by * value`` to an index."""
+        if isinstance(value, Ramp) and total.stride != 0 and value.repeat != total.repeat:
+            value = self.b.spread(value)
         if isinstance(value, Ramp):
+            total.repeat = value.repeat
             self._add(total, value.base, by)
             step = self._scaled(value.stride, by)
             if isinstance(total.stride, int) and isinstance(step, int):
@@ -341,23 +340,22 @@ class ExpressionWriter:
             base = self.o.binary("add", base, int_constant(index.const))
         lanes = self.m.lanes
         if isinstance(index.stride, int) and index.varying is None:
-            return (
-                base
-                if index.stride == 0
-                else Ramp(base, index.stride, lanes, self._alignment(index, lanes), base.place)
-            )
+            if index.stride == 0:
+                return base
+            align = self._alignment(index, lanes // index.repeat)
+            return Ramp(base, index.stride, lanes, align, base.place, index.repeat)
         total = index.varying
         if isinstance(index.stride, Value) or index.stride:
-            steps = self.m.steps(index.stride)
+            steps = self.m.steps(index.stride, index.repeat)
             total = steps if total is None else self.o.binary("add", total, steps)
         if total is None:
             return base
         return self.o.binary("add", total, self.b.splat(base, lanes)) if base.const != 0 else total
 
-    def _alignment(self, index: Affine, lanes: int) -> int:
-        """What the base of a ramp is certainly a multiple of: the lanes if each part is, else 1."""
-        whole = index.const % lanes == 0 and all(self.multiple(p, lanes) for p in index.parts)
-        return lanes if whole else 1
+    def _alignment(self, index: Affine, steps: int) -> int:
+        """What the base of a ramp is certainly a multiple of: its steps if each part is, else 1."""
+        whole = index.const % steps == 0 and all(self.multiple(p, steps) for p in index.parts)
+        return steps if whole else 1
 
     def multiple(self, value: Value, of: int) -> bool:
         """Whether a scalar is known to be a multiple of ``of``."""

@@ -160,7 +160,7 @@ class FunctionWriter:
         if not self.m.lanes or self.m.mask is not None:
             return False
         name, index = run[0].buffer, self.e.affine(run[0].index)
-        if index.varying is not None or index.stride != len(run):
+        if index.step != len(run):
             return False
         group = self.m.buffers[name].group
         loads = [load for stmt in run for load in loads_of(stmt.value)]

@@ -35,12 +35,20 @@ LINE: Final = 64  # bytes of memory that come together
 
 @dataclass(slots=True)
 class Affine:
-    """``const + sum(parts) + stride * lane + varying``, in elements."""
+    """``const + sum(parts) + stride * (lane // repeat) + varying``, in elements."""
 
     const: int = 0
     parts: list[Value] = field(default_factory=list)
     stride: int | Value = 0
     varying: Value | None = None
+    repeat: int = 1
+
+    @property
+    def step(self) -> int | None:
+        """From one lane to the next, where that is the same for all and a number; else None."""
+        if self.varying is not None or not isinstance(self.stride, int):
+            return None
+        return self.stride if self.repeat == 1 or self.stride == 0 else None
 
 
 @dataclass(slots=True)
@@ -99,7 +107,7 @@ class Memory:
         base = self.address(buffer, index)
         offsets = index.varying
         if isinstance(index.stride, Value) or index.stride:
-            ramp = self.steps(index.stride)
+            ramp = self.steps(index.stride, index.repeat)
             offsets = ramp if offsets is None else self.o.binary("add", offsets, ramp)
         if offsets is None:
             offsets = self.o.const(0, int64, self.lanes)
@@ -107,11 +115,11 @@ class Memory:
         text = f"getelementptr {element}, ptr {base.text}, {t} {offsets.text}"
         return self.b.pure(text, int64, self.lanes, max(base.place, offsets.place))
 
-    def steps(self, stride: int | Value) -> Value:
-        """``stride * lane`` in all lanes."""
+    def steps(self, stride: int | Value, repeat: int) -> Value:
+        """``stride * (lane // repeat)`` in all lanes."""
         if isinstance(stride, int):
-            return self.b.spread(Ramp(int_constant(0), stride, self.lanes, 1, 0))
-        steps = self.b.spread(Ramp(int_constant(0), 1, self.lanes, 1, 0))
+            return self.b.spread(Ramp(int_constant(0), stride, self.lanes, 1, 0, repeat))
+        steps = self.b.spread(Ramp(int_constant(0), 1, self.lanes, 1, 0, repeat))
         return self.o.binary("mul", steps, self.b.splat(stride, self.lanes))
 
     # -- masks -------------------------------------------------------------------------------------
@@ -159,7 +167,7 @@ class Memory:
     def load(self, name: str, index: Affine, mask: Value | None, other: Value) -> Value:
         """``name[index]``, or ``other`` where ``mask`` does not hold."""
         buffer = self.buffers[name]
-        uniform = index.varying is None and isinstance(index.stride, int) and index.stride == 0
+        uniform = index.step == 0
         if uniform and (mask is None or not mask.lanes):
             return self._load_scalar(buffer, index, mask, other)
         if uniform:
@@ -168,10 +176,12 @@ class Memory:
                 self._checked(mask), self.b.splat(one, self.lanes), self.b.splat(other, self.lanes)
             )
         wide_other = self.b.splat(other, self.lanes)
-        if index.varying is None and isinstance(index.stride, int) and index.stride in (1, -1):
+        if index.step in (1, -1):
             return self._load_row(buffer, index, self._with_lanes(mask), wide_other)
+        if mask is None and index.repeat > 1 and index.varying is None and index.stride == 1:
+            return self._load_repeated(buffer, index, other)
         mask = self._with_lanes(mask)
-        if mask is None and index.varying is None and index.stride == 2:
+        if mask is None and index.step == 2:
             return self._load_every_second(buffer, index)
         return self._gather(buffer, index, mask, wide_other)
 
@@ -180,7 +190,7 @@ class Memory:
         lanes are neither one word nor one after the other.
         """
         buffer = self.buffers[name]
-        if index.varying is not None or index.stride not in (0, 4):
+        if index.step not in (0, 4):
             return None
         pointer, lanes = self.address(buffer, index), self.lanes if index.stride else 0
         t, version, place = vtype("i32", lanes), buffer.version, max(pointer.place, buffer.floor)
@@ -253,6 +263,18 @@ class Memory:
         order = [2 * k if 2 * k < lanes else 2 * k + 1 for k in range(lanes)]
         return self.b.shuffle(order, rows[0], rows[1])
 
+    def _load_repeated(self, buffer: Buffer, index: Affine, other: Value) -> Value:
+        """Elements that follow each other, each in as many lanes: read once, then moved."""
+        lanes, outside, repeat = self.lanes, self.mask, index.repeat
+        self.lanes = lanes // repeat
+        if outside is not None:  # which lanes are inside: the first ones, and so of each element
+            self.mask = self.b.shuffle(range(0, lanes, repeat), outside)
+        row = Affine(index.const, index.parts, 1)
+        fill = self.b.splat(other, self.lanes)
+        value = self._load_row(buffer, row, self.mask, fill)
+        self.lanes, self.mask = lanes, outside
+        return self.b.shuffle((lane // repeat for lane in range(lanes)), value)
+
     def _in_memory(self, value: Value) -> Value:
         """A value as it lies in memory."""
         if value.dtype is not bool_:
@@ -291,7 +313,7 @@ class Memory:
         """
         buffer = self.buffers[name]
         hint = (("i32", "0"), ("i32", str(4 - level)), ("i32", "1"))  # to read, how near, data
-        last = self.lanes if index.varying is None and index.stride == 1 else 1
+        last = self.lanes if index.step == 1 else 1
         for shift in range(0, last, LINE // buffer.dtype.itemsize):
             pointer = ("ptr", self.address(buffer, index, shift).text)
             self.b.effect(self.b.call("llvm.prefetch.p0", "void", pointer, *hint))
@@ -300,15 +322,15 @@ class Memory:
     def store(self, name: str, index: Affine, value: Value, mask: Value | None) -> None:
         """``name[index] = value`` where ``mask`` holds."""
         buffer = self.buffers[name]
-        uniform = index.varying is None and isinstance(index.stride, int) and index.stride == 0
+        uniform = index.step == 0
         if uniform and not value.lanes and (mask is None or not mask.lanes):
             self._store_scalar(buffer, index, self._in_memory(value), mask)
         else:
             wide = self._in_memory(self.b.splat(value, self.lanes))
             mask = self._with_lanes(mask)
-            if index.varying is None and isinstance(index.stride, int) and index.stride in (1, -1):
+            if index.step in (1, -1):
                 self._store_row(buffer, index, wide, mask)
-            elif mask is None and index.varying is None and index.stride == 2:
+            elif mask is None and index.step == 2:
                 self._store_every_second(buffer, index, wide)
             else:
                 self._scatter(buffer, index, wide, mask)

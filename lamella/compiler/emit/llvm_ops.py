@@ -170,23 +170,26 @@ def _fold(op: str, args: Sequence[Value | Ramp], dtype: DType) -> Value | None:
 
 # -- ramps -----------------------------------------------------------------------------------------
 def _ramp_divided(o: Operations, op: str, args: Sequence[Value | Ramp]) -> Value | Ramp | None:
-    """(base + lane) // d and mod d where no lane crosses a multiple of d: uniform, and a ramp
-    again.
+    """(base + step) // d and mod d, for steps 0, 1, … along the lanes: where no lane crosses a
+    multiple of d, uniform, and a ramp again; where d steps at a time do not, a ramp whose numbers
+    repeat d times as often.
     """
     ramp, by = args
-    if (
-        not isinstance(ramp, Ramp)
-        or not isinstance(by, Value)
-        or not isinstance(by.const, int)
-        or ramp.stride != 1
-    ):
+    if not isinstance(ramp, Ramp) or not isinstance(by, Value) or ramp.stride != 1:
         return None
-    if by.const <= 0 or by.const % ramp.lanes or ramp.align % ramp.lanes:
+    steps, d = ramp.lanes // ramp.repeat, by.const
+    if not isinstance(d, int) or d <= 0:
         return None
-    base = o.apply(op, (ramp.base, by), int64)
-    if op == "floordiv" or not isinstance(base, Value):
+    if op == "floordiv" and d < steps and steps % d == 0 and ramp.align % d == 0:
+        base = o.b.spread(o.apply(op, (ramp.base, by), int64))
+        align = steps // d if ramp.align % steps == 0 else 1
+        return Ramp(base, 1, ramp.lanes, align, base.place, ramp.repeat * d)
+    if d % steps or ramp.align % steps:
+        return None
+    base = o.b.spread(o.apply(op, (ramp.base, by), int64))
+    if op == "floordiv":
         return base
-    return Ramp(base, 1, ramp.lanes, ramp.lanes, base.place)
+    return Ramp(base, 1, ramp.lanes, steps, base.place, ramp.repeat)
 
 
 def _ramp_compared(o: Operations, op: str, args: Sequence[Value | Ramp]) -> Value | None:
@@ -199,6 +202,8 @@ def _ramp_compared(o: Operations, op: str, args: Sequence[Value | Ramp]) -> Valu
     if op == "le" and isinstance(b, Ramp):
         return _negated(o, _ramp_compared(o, "lt", (b, a)))
     if not isinstance(a, Ramp) or a.stride != 1 or isinstance(b, Ramp) or b.lanes or a.lanes > 64:
+        return None
+    if a.repeat > 1:
         return None
     room = (
         o.binary("sub", b, a.base)
