@@ -52,6 +52,8 @@ from lamella.ops.base import Index
 
 __all__ = ["ConvolutionKernel"]
 
+WRITTEN = 9  # steps of the innermost loops of a sum, at most, that are written out
+
 
 class ConvolutionKernel(ConvolutionWriter):
     """Writes the kernel of one ``conv_last`` with its tail."""
@@ -165,7 +167,9 @@ class ConvolutionKernel(ConvolutionWriter):
         step: Stmt = Store("acc", at, multiply_add(pixel, kernel, old))
         step = For(r, "unroll", (For(s, "unroll", (For(lane, "lanes", (step,)),)),))
         ends = (self.depth, self.depth), (top, add(top, p.rows - 1))
-        step = For(taps[2], "serial", (For(channel, "serial", (step,)),))
+        step = For(channel, "unroll" if self.inner <= WRITTEN else "serial", (step,))
+        few = self.axes[2].phases == 1 and self.axes[2].taps * self.inner <= WRITTEN
+        step = For(taps[2], "unroll" if few else "serial", (step,))
         for axis in (1, 0):
             inside = self.reads(axis, *ends[axis], taps[axis])
             step = step if inside == TRUE else If(inside, (step,))
