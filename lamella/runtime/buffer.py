@@ -38,6 +38,7 @@ class _Window(ctypes.c_char * 2**62):  # type: ignore[misc]
 _window_at: Final[Any] = _Window.from_address
 probe: Final[Any] = (ctypes.c_char * 0).from_buffer
 _address_of: Final = ctypes.addressof
+_new: Final = object.__new__
 
 
 class Buffer:
@@ -136,13 +137,18 @@ def empty(nbytes: int) -> Buffer:
         size = (nbytes + 63) & -64 or 64
     else:
         size = size_class(nbytes)
+    made = _new(Buffer)
+    made.owner = None
     try:
         free = free_lists[size]
-        pointer = free.pop() if size <= SMALL else free.take()  # type: ignore[attr-defined]
-        return Buffer(pointer, nbytes, free, True)
+        made.ptr = free.pop() if size <= SMALL else free.take()  # type: ignore[attr-defined]
     except (KeyError, IndexError):
-        pointer = new_block(size)
-        return Buffer(pointer, nbytes, free_lists[size], True)
+        made.ptr = new_block(size)
+        free = free_lists[size]
+    made.nbytes = nbytes
+    made.owner = free
+    made.writable = True
+    return made
 
 
 def from_numpy(array: np.ndarray) -> Buffer:

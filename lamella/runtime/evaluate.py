@@ -29,10 +29,10 @@ from lamella.ops.base import Array
 from lamella.ops.calls import Call, Part, has_effects, keep, living, parts
 from lamella.ops.leaf import DATA, SCALAR, Placeholder
 from lamella.runtime import buffer as memory
-from lamella.runtime import profiling, ready, stored
+from lamella.runtime import profiling, ready, repeated, stored
 from lamella.runtime.buffer import Buffer
 from lamella.runtime.program import Binding, Executable, target
-from lamella.runtime.ready import is_bare
+from lamella.runtime.repeated import is_bare
 from lamella.runtime.report import report
 
 __all__ = ["compiled_count", "compile_program", "evaluate", "forget_programs", "too_large"]
@@ -111,6 +111,7 @@ def forget_programs() -> None:
         _structures.clear()
         _fitted.clear()
         ready.forget()
+        repeated.forget()
 
 
 for _flag in ("lines", "optimize", "skip_passes", "target", "verify"):
@@ -180,7 +181,7 @@ def evaluate(nodes: Sequence[Node]) -> None:
         if call is not None:
             if ready.call_at_once(nodes, call):
                 return
-        elif len(nodes) == 1 and (nodes[0].value is not None or ready.at_once(nodes[0])):
+        elif repeated.at_once(nodes):
             return
     except MemoryError as error:
         raise too_large(nodes, error) from None
@@ -206,8 +207,8 @@ def evaluate(nodes: Sequence[Node]) -> None:
     if at.frames or not at.symbols:  # open sizes may never come again, until they have
         if call is not None and len(roots) == len(nodes):
             ready.offer_call(call, executable, at, order)
-        elif len(roots) == 1:
-            ready.offer(roots[0], executable, at)
+        else:
+            repeated.offer(roots, order, executable, at)
     words = executable.pack_scalars(scalars) if scalars else ()
     _run(roots, inputs, words, executable, at)
 

@@ -125,9 +125,11 @@ class Frame:
     base: int = 0  # of the temporaries that the words point to
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Binding:
-    """A program with its sizes known: extents, output bytes, where temporaries lie."""
+    """A program with its sizes known: extents, output bytes, where temporaries lie. All but
+    ``uses`` stays as it is.
+    """
 
     symbols: tuple[int, ...]
     extents: tuple[int, ...]  # values of the extra slots: extents and grains
@@ -137,6 +139,7 @@ class Binding:
     offsets: tuple[int, ...]
     arena: int
     frames: list[Frame] = field(default_factory=list)  # of runs that have ended
+    uses: int = 0  # evaluations since a function was written for it (see ``repeated``)
 
 
 _SMALL: Final = 1 << 16  # bytes of temporaries that may stay allocated between runs
@@ -263,9 +266,13 @@ class Executable:
         del borrowed
         at.frames.append(frame)
         if self.may_fail and any(frame.faults):
-            seen = list(frame.faults)
-            ctypes.memset(frame.faults, 0, ctypes.sizeof(frame.faults))
-            self._fault(seen)
+            self.fail(frame)
+
+    def fail(self, frame: Frame) -> None:
+        """Raise what the faults of a run on a frame say, which is then as new."""
+        seen = list(frame.faults)
+        ctypes.memset(frame.faults, 0, ctypes.sizeof(frame.faults))
+        self._fault(seen)
 
     def _extra(self, size: Dim, is_work: bool = False) -> SlotValue:
         extra = size, is_work

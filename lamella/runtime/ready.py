@@ -1,46 +1,28 @@
-"""Single operations and deferred calls on values: their programs, found without laying out a graph.
+"""Deferred calls on values: their programs, found without looking inside.
 
-Input: a pending node. Output: its value, where it is one operation that no derivative can need, or
-one deferred call, on inputs that have values, and its program has run before. Everything else goes
-the long way, which offers the programs that it finds. Invariant: a program kept here is the one
-that the long way would find; both forget at the same time.
+Input: the pending results of one deferred call on inputs that have values, or on results of such
+calls. Output: their values, where the program has run before. Everything else goes the long way,
+which offers the programs that it finds. Invariant: a program kept here is the one that the long way
+would find; both forget at the same time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final
 
 from lamella.config import config
 from lamella.graph.deferred import Deferred, DeferredCall, Template
 from lamella.ir.node import Node
-from lamella.ops.leaf import DATA, SCALAR
+from lamella.ops.leaf import SCALAR
 from lamella.runtime import buffer as memory
 from lamella.runtime import profiling
 from lamella.runtime.buffer import Buffer
 from lamella.runtime.program import Binding, Executable
+from lamella.runtime.repeated import settings
 
-__all__ = ["at_once", "call_at_once", "call_of", "forget", "is_bare", "offer", "offer_call"]
-
-
-class _Bare(dict[type, bool]):
-    """Whether primitives of a class have no parameters, so that the class says all."""
-
-    def __missing__(self, kind: type) -> bool:
-        self[kind] = found = not fields(kind)
-        return found
-
-
-class _Settings:
-    """Whether the settings are those under which programs run without being watched."""
-
-    plain: bool = True
-
-
-is_bare: Final = _Bare()
-_settings: Final = _Settings()
-_programs: Final[dict[tuple[object, ...], tuple[Executable, Binding]]] = {}
+__all__ = ["call_at_once", "call_of", "forget", "offer_call"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,69 +52,9 @@ _DEPTH: Final = 3  # of calls on the results of calls whose program is found at 
 Found = tuple[Sequence[Node], object, Sequence[Template]]
 
 
-def _settings_changed() -> None:
-    _settings.plain = config.backend == "llvm" and not config.debug_nans
-
-
-for _flag in ("backend", "debug_nans"):
-    config.watch(_flag, _settings_changed)
-_settings_changed()
-
-
-def _key(node: Node, pointers: list[int], scalars: list[Any]) -> tuple[object, ...] | None:
-    """What says all of a single operation on values but these values, which are added to the
-    lists, once each. None where an input has no value.
-    """
-    op, inputs = node.op, node.inputs
-    kind = type(op)
-    key: list[object] = [kind if is_bare[kind] else op, node.dtype.name, node.shape]
-    if len(inputs) > 1 and len({*inputs}) < len(inputs):
-        key.append(_places(inputs))
-        inputs = tuple(dict.fromkeys(inputs))
-    for source in inputs:
-        value: Any = source.value
-        if value is None:
-            return None
-        dtype = source.dtype
-        if source.op is SCALAR:
-            scalars.append(value)
-            key.append(dtype.as_scalar)
-        else:
-            pointers.append(value.ptr)
-            key.append(dtype.as_data)
-            key.append(source.shape)
-    return tuple(key)
-
-
 def _places(nodes: Sequence[Node]) -> tuple[int, ...]:
     """For each node the place where it is first: a program takes it once, but reads it there."""
     return tuple(map(nodes.index, nodes))
-
-
-def at_once(node: Node) -> bool:
-    """Compute ``node``, where its program is known; whether it did.
-
-    Raises:
-        MemoryError: if there is no room for the result.
-        LamellaIndexError: for an index out of range.
-    """
-    if node.tracked or not _settings.plain or profiling.active is not None:
-        return False
-    words: list[int] = []
-    scalars: list[Any] = []
-    key = _key(node, words, scalars)
-    if key is None or (found := _programs.get(key)) is None:
-        return False
-    program, at = found
-    made = memory.empty(at.nbytes[0])
-    words.append(made.ptr)
-    if scalars:
-        words += program.pack_scalars(scalars)
-    program.run_on_frame(words, at)
-    node.value = made
-    node.inputs = ()
-    node.op = DATA
-    return True
 
 
 def call_of(nodes: Sequence[Node]) -> Found | None:
@@ -179,11 +101,12 @@ def call_at_once(nodes: Sequence[Node], found: Found) -> bool:
     """Compute results of a call, where the program is known; whether it did.
 
     Raises:
-        MemoryError, LamellaIndexError: as :func:`at_once`.
+        MemoryError: if there is no room for the results.
+        LamellaIndexError: for an index out of range.
     """
     given, key, _ = found
     known = _templates.get(key)
-    if known is None or not _settings.plain or profiling.active is not None:
+    if known is None or not settings.plain or profiling.active is not None:
         return False
     at = known.at
     words: list[int] = []
@@ -202,20 +125,6 @@ def call_at_once(nodes: Sequence[Node], found: Found) -> bool:
     for node, buffer in zip(nodes, made, strict=True):
         node.settle(buffer)  # type: ignore[attr-defined]
     return True
-
-
-def offer(node: Node, program: Executable, at: Binding) -> None:
-    """Keep the ``program`` that was found for ``node``, where it is a single operation on values;
-    before it runs.
-    """
-    if node.tracked or program.same or not program.has_frames:
-        return
-    key = _key(node, [], [])
-    if key is None:
-        return
-    if len(_programs) >= config.programs:
-        _programs.clear()
-    _programs[key] = program, at
 
 
 def offer_call(found: Found, program: Executable, at: Binding, order: Iterable[Node]) -> None:
@@ -245,5 +154,4 @@ def offer_call(found: Found, program: Executable, at: Binding, order: Iterable[N
 
 def forget() -> None:
     """Drop every program kept here."""
-    _programs.clear()
     _templates.clear()

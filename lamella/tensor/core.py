@@ -21,7 +21,7 @@ from lamella.dtypes import DType
 from lamella.errors import GradientError, OptionError
 from lamella.graph import names as naming
 from lamella.ir.dim import Shape
-from lamella.ir.node import Node, gradient_mode
+from lamella.ir.node import Node, gradient_mode, recording
 from lamella.ops.leaf import DATA, Mark
 from lamella.ops.site import user_site
 from lamella.runtime.buffer import Buffer
@@ -29,12 +29,12 @@ from lamella.tensor import pending
 from lamella.tensor.pending import note, noted, traces
 
 if TYPE_CHECKING:
-    from lamella.ops.base import Array
+    from lamella.ops.base import Array, Primitive
     from lamella.tensor.tensor import Tensor
 
 __all__ = [
     "Leaf", "TensorCore", "announce", "check_device", "leaf_node", "looks", "node_of", "owners",
-    "value_of", "wrap",
+    "record", "value_of", "wrap",
 ]  # fmt: skip
 
 
@@ -149,6 +149,31 @@ def wrap(node: Node) -> Tensor:
         _append(_ref(tensor))
         if len(noted) > pending._limit:
             pending._consider()
+    return tensor  # type: ignore[return-value]
+
+
+def record(
+    op: Primitive, inputs: tuple[Node, ...], shape: Shape, dtype: DType, tracked: bool = False
+) -> Tensor:
+    """``wrap`` of a new node, in one step: operations that are recorded often have no time for
+    more.
+    """
+    node = _new(Node)
+    node.op = op
+    node.inputs = inputs
+    node.shape = shape
+    node.dtype = dtype
+    node.tracked = tracked
+    node.value = None
+    node.site = None if recording.line is None else recording.line()
+    if traces or naming.state.active:
+        return wrap(node)
+    tensor = _new(_class)
+    tensor.node = node
+    tensor._leaf = None
+    _append(_ref(tensor))
+    if len(noted) > pending._limit:
+        pending._consider()
     return tensor  # type: ignore[return-value]
 
 

@@ -23,7 +23,7 @@ from lamella.ir.dim import Dim, Size
 from lamella.ir.node import Node, gradient_mode
 from lamella.ops.base import PRIMITIVES, Primitive
 from lamella.ops.leaf import SCALAR
-from lamella.tensor.core import TensorCore, node_of, wrap
+from lamella.tensor.core import TensorCore, node_of, record, wrap
 from lamella.tensor.host import integer_range, node_from_data, python_dtype
 from lamella.tensor.pending import traces
 from lamella.tensor.symbolic import is_symbolic, symbolic_node
@@ -42,6 +42,7 @@ Scalar = bool | int | float | complex
 TensorLike = Union[TensorCore, "npt.NDArray[Any]", Scalar, Sequence[Any]]
 Builder = Callable[..., Node]
 
+_new: Final = object.__new__
 _LIMITS: Final = {d: integer_range(d) for d in dtypes.INTEGERS}
 _OF_BOOLS: Final[dict[str, Builder]] = {
     "add": ops.bitwise_or, "maximum": ops.bitwise_or,
@@ -89,6 +90,18 @@ def scalar_node(value: Scalar, dtype: DType, name: str = "scalar") -> Node:
             return symbolic_node(value, dtype)
     node = Node(SCALAR, (), (), dtype)
     node.value = value
+    return node
+
+
+def _float_node(value: float, dtype: DType) -> Node:
+    """A Python float as a run-time argument of a floating-point type."""
+    node = _new(Node)
+    node.op = SCALAR
+    node.inputs = node.shape = ()
+    node.dtype = dtype
+    node.tracked = False
+    node.value = value
+    node.site = None
     return node
 
 
@@ -216,10 +229,8 @@ def unary(op: Primitive, builder: Builder, x: TensorLike) -> Tensor:
     if not traces and isinstance(x, TensorCore):
         source = x.node
         if source.dtype.kind == "f":
-            node = Node(op, (source,), source.shape, source.dtype)
-            if source.tracked and gradient_mode.enabled:
-                node.tracked = True
-            return wrap(node)
+            tracked = source.tracked and gradient_mode.enabled
+            return record(op, (source,), source.shape, source.dtype, tracked)
     return wrap(builder(as_float(as_node(x))))
 
 
@@ -237,19 +248,14 @@ def arithmetic(op: Primitive, builder: Builder, x: TensorLike, y: TensorLike) ->
         if isinstance(y, TensorCore):
             b = y.node
             if b.dtype is dtype and a.shape == b.shape and dtype.kind not in "bc":
-                node = Node(op, (a, b), a.shape, dtype)
-                if (a.tracked or b.tracked) and gradient_mode.enabled and dtype.kind == "f":
-                    node.tracked = True
-                return wrap(node)
+                tracked = a.tracked or b.tracked
+                tracked = tracked and gradient_mode.enabled and dtype.kind == "f"
+                return record(op, (a, b), a.shape, dtype, tracked)
         elif dtype.kind == "f" and (type(y) is float or type(y) is int):
-            b = Node(SCALAR, (), (), dtype)
-            b.value = y if type(y) is float else _as_float(y, op.name)
-            node = Node(op, (a, b), a.shape, dtype)
-            if a.tracked and gradient_mode.enabled:
-                node.tracked = True
-            return wrap(node)
+            b = _float_node(y if type(y) is float else _as_float(y, op.name), dtype)
+            return record(op, (a, b), a.shape, dtype, a.tracked and gradient_mode.enabled)
         elif type(y) is int and dtype in _LIMITS:
-            return wrap(Node(op, (a, scalar_node(y, dtype, op.name)), a.shape, dtype))
+            return record(op, (a, scalar_node(y, dtype, op.name)), a.shape, dtype)
     a, b = pair(op.name, x, y)
     if a.dtype is bool_ and op.name in _OF_BOOLS:
         builder = _OF_BOOLS[op.name]
@@ -265,11 +271,10 @@ def compare(op: Primitive, builder: Builder, x: TensorLike, y: TensorLike) -> Te
         if isinstance(y, TensorCore):
             b = y.node
             if b.dtype is a.dtype and a.shape == b.shape and a.dtype.kind != "c":
-                return wrap(Node(op, (a, b), a.shape, bool_))
+                return record(op, (a, b), a.shape, bool_)
         elif a.dtype.kind == "f" and (type(y) is float or type(y) is int):
-            b = Node(SCALAR, (), (), a.dtype)
-            b.value = y if type(y) is float else _as_float(y, op.name)
-            return wrap(Node(op, (a, b), a.shape, bool_))
+            b = _float_node(y if type(y) is float else _as_float(y, op.name), a.dtype)
+            return record(op, (a, b), a.shape, bool_)
     return compared(op.name, builder, x, y)
 
 

@@ -100,7 +100,6 @@ _few = 0  # the limit after a flush of few
 _weight = 0  # of what stands for more than one operation, since the last flush
 _limit = 0  # number of noted handles at which the recording site is looked at, less that weight
 _sites: list[Site] = []  # of an operation after the last flush, and of the one past the limit
-evaluator: Callable[[Sequence[Node]], None] | None = None
 
 
 def set_trace(trace: Trace | None) -> Trace | None:
@@ -200,7 +199,7 @@ def perform(token: Node, function: Callable[..., object]) -> None:
         if source.value is None and source.size != 0:  # templates of results have no elements
             flush(source)
     with _lock:
-        _evaluate(parts(call))
+        evaluator(parts(call))
 
 
 def hold(nbytes: int) -> None:
@@ -222,17 +221,15 @@ def _give_up() -> None:
 relief.append(_give_up)
 
 
-def _evaluate(nodes: Sequence[Node]) -> None:
-    if evaluator is None:
-        _load_evaluator()
-    evaluator(nodes)  # type: ignore[misc]
-
-
-def _load_evaluator() -> None:
+def _load_evaluator(nodes: Sequence[Node]) -> None:
     global evaluator
     from lamella.runtime.evaluate import evaluate
 
     evaluator = evaluate
+    evaluate(nodes)
+
+
+evaluator: Callable[[Sequence[Node]], None] = _load_evaluator  # at first
 
 
 def _refuse_traced(node: Node, looked_at: str) -> None:
@@ -255,7 +252,7 @@ def compute(nodes: Sequence[Node], looked_at: str = "value") -> None:
         _refuse_traced(node, looked_at)
     if waiting:
         with _lock:
-            _evaluate(waiting)
+            evaluator(waiting)
 
 
 def flush(node: Node | None = None, looked_at: str = "value") -> None:
@@ -275,7 +272,7 @@ def flush(node: Node | None = None, looked_at: str = "value") -> None:
         if not waiting:
             return
         try:
-            _evaluate(waiting)
+            evaluator(waiting)
         except Exception as fault:
             if len(waiting) == 1:
                 _refuse_traced(waiting[0], looked_at)
@@ -288,10 +285,14 @@ def _take() -> list[Node]:
     global _held, _limit, _weight
     _held = _weight = 0
     references = noted[:]
-    del noted[: len(references)]  # other threads may have added to the end meanwhile
-    _limit = 0 if len(references) > FEW else _few
+    count = len(references)
+    del noted[:count]  # other threads may have added to the end meanwhile
+    _limit = 0 if count > FEW else _few
     if _sites:
         _sites.clear()
+    if count == 1:
+        handle = references[0]()
+        return [handle.node] if handle is not None and handle.node.value is None else []
     found: dict[Node, None] = {}
     for reference in references:
         handle = reference()
