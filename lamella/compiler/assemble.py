@@ -22,6 +22,7 @@ from lamella.compiler.kernels import Draft, draft
 from lamella.compiler.memory import Temporary
 from lamella.compiler.partition import is_external
 from lamella.compiler.reuse import in_place, reads_first, streamable, streamed, with_alias
+from lamella.compiler.split_loops import split_loops
 from lamella.compiler.statements import Program
 from lamella.ir.dim import Dim, Size, product, symbols, typical
 from lamella.ir.loop_text import kernel_text
@@ -72,7 +73,7 @@ class Assembler:
                     last[node] = max(last.get(node, 0), i)
         return last
 
-    def run(self, unit: VectorUnit, reuse: bool) -> Blueprint:
+    def run(self, unit: VectorUnit, reuse: bool, split: bool) -> Blueprint:
         """The finished program."""
         needed = set(self.outputs)
         for i, group in enumerate(self.groups):
@@ -91,6 +92,9 @@ class Assembler:
                 if self.groups[i].kind == "loops":
                     names = self._read_by_nobody(i, made.kernel) - pairs.keys()
                     made.kernel = streamed(made.kernel, names)
+        for group, made in zip(self.groups, drafts, strict=True):
+            if split and made.kernel is not None and group.kind == "loops":
+                made.kernel = split_loops(made.kernel)
         return self._assemble(drafts, needed)
 
     # -- memory ------------------------------------------------------------------------------------

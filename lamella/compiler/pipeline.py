@@ -20,6 +20,7 @@ from lamella.compiler.loop_factors import loop_factors
 from lamella.compiler.partition import materialised
 from lamella.compiler.prune import prune
 from lamella.compiler.recompute import Planned, Renewed, recomputed
+from lamella.compiler.results import results
 from lamella.compiler.split_complex import split_complex
 from lamella.compiler.statements import build
 from lamella.compiler.transposes import transposes
@@ -83,6 +84,11 @@ GRAPH_PASSES: tuple[tuple[str, GraphPass, str], ...] = (
         lambda nodes, _: canonicalise(nodes),
         "splitting and layouts make new nodes, some of them equal",
     ),
+    (
+        "results",
+        lambda nodes, _: results(nodes),
+        "last: from here on outputs may have another shape than who asked for them",
+    ),
 )
 PASSES: tuple[tuple[str, str], ...] = (
     ("expand", "first of all: functions with rules of their own are ordinary graphs from here on"),
@@ -93,6 +99,7 @@ PASSES: tuple[tuple[str, str], ...] = (
     ("fuse", "statements that share outer loops become one kernel"),
     ("recompute", "when it is known what lives how long: cheap values are made twice, not kept"),
     ("reuse", "when every kernel is known: write results over operands that die"),
+    ("split_loops", "last: a kernel in pieces no longer shows that each element is stored once"),
 )
 
 
@@ -208,7 +215,7 @@ def compile_graph(
     def assemble(planned: Planned) -> Blueprint:
         program, roots = planned.program, planned.graph.outputs
         made = Assembler(program, planned.groups, roots, given, scalars, offered, nested, large)
-        blueprint = made.run(unit, reuse="reuse" not in skip)
+        blueprint = made.run(unit, "reuse" not in skip, "split_loops" not in skip)
         blueprint.outputs = [(node.shape, node.dtype) for node in outputs]
         return blueprint
 

@@ -18,9 +18,9 @@ from lamella.ir.dim import Dim, Quotient, Size
 from lamella.ir.loops import Apply, Const, Expr, Linear, Load, Var
 
 __all__ = [
-    "TRUE", "Substitution", "add", "both", "bounds", "coefficient", "constant", "divisor",
-    "floordiv", "linearise", "lt", "minimum", "mod", "mul", "parts", "split_linear", "strides",
-    "sub",
+    "FALSE", "TRUE", "Substitution", "add", "both", "bounds", "coefficient", "constant",
+    "divisor", "floordiv", "linearise", "lt", "minimum", "mod", "mul", "parts", "split_linear",
+    "strides", "sub",
 ]  # fmt: skip
 
 TRUE = Const(True, bool_)

@@ -22,8 +22,8 @@ from lamella.ir.dim import Dim, Size
 
 __all__ = [
     "ACCUMULATE_OPS", "APPLY_OPS", "Accumulate", "Alloc", "Apply", "Assign", "Barrier",
-    "BufferParam", "Const", "Declare", "Expr", "For", "If", "Kernel", "Linear", "Load", "LoopKind",
-    "Param", "Prefetch", "Read", "Stmt", "Store", "Var", "apply", "cast",
+    "BufferParam", "Const", "Declare", "Expr", "Extent", "For", "If", "Kernel", "Linear", "Load",
+    "LoopKind", "Param", "Prefetch", "Read", "Stmt", "Store", "Var", "apply", "cast",
 ]  # fmt: skip
 
 LoopKind = Literal["grid", "block", "serial", "unroll", "lanes"]
