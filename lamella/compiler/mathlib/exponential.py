@@ -22,6 +22,7 @@ from lamella.compiler.mathlib.terms import (
     bits,
     copysign,
     div,
+    estrin,
     fma,
     greatest,
     horner,
@@ -36,7 +37,7 @@ from lamella.compiler.mathlib.terms import (
 )  # fmt: skip
 from lamella.ir.loops import Apply, Expr
 
-__all__ = ["cosh", "exp", "exp2", "expm1", "scaled_exp", "sinh", "tanh"]
+__all__ = ["cosh", "exp", "exp2", "expm1", "near_exp", "scaled_exp", "sinh", "tanh"]
 
 # (e**r - 1 - r) / r**2 on |r| <= (log 2) / 2, absolute error for exp, relative for expm1
 _EXP: Final = {
@@ -124,6 +125,14 @@ def scaled_exp(x: Expr, form: Format, shift: int = 0) -> Expr:
 def exp(x: Expr, form: Format) -> Expr:
     """e**x"""
     return scaled_exp(x, form)
+
+
+def near_exp(x: Expr, form: Format) -> Expr:
+    """e**x for x between -80 and 80, or nan: to 1.5 ulp, with few steps after each other."""
+    r, shifted = _reduced(x, form)
+    n = add(shl(bits(shifted, form), form.mantissa), form.int(form.bias << form.mantissa))
+    value = add(form.const(1.0), fma(mul(r, r), estrin(r, _EXP[form], form), r))
+    return mul(value, real(n, form))
 
 
 def exp2(x: Expr, form: Format) -> Expr:

@@ -16,7 +16,7 @@ from lamella.ir.loops import Apply, Const, Expr
 
 __all__ = [
     "FLOAT32", "FLOAT64", "Format", "Pair", "absolute", "add", "bits", "both", "copysign", "div",
-    "either", "eq", "fma",
+    "either", "eq", "estrin", "fma",
     "greatest", "horner", "is_nan", "least", "le", "lt", "mul", "neg", "numbers", "product", "real",
     "select", "shl", "shr", "sqrt", "sub", "two_sum",
 ]  # fmt: skip
@@ -190,6 +190,18 @@ def horner(x: Expr, coefficients: Sequence[float], form: Format) -> Expr:
     for c in reversed(coefficients[:-1]):
         total = fma(total, x, form.const(c))
     return total
+
+
+def estrin(x: Expr, coefficients: Sequence[float], form: Format) -> Expr:
+    """c0 + c1 x + c2 x**2 + ..., by halves (Estrin, 1960): a few more products than Horner's rule,
+    but a third of the steps that wait for each other.
+    """
+    terms: list[Expr] = [form.const(c) for c in coefficients]
+    while len(terms) > 1:
+        last = terms[len(terms) & ~1 :]
+        terms = [fma(b, x, a) for a, b in zip(terms[::2], terms[1::2], strict=False)] + last
+        x = mul(x, x)
+    return terms[0]
 
 
 def product(a: Expr, b: Expr) -> Expr:
