@@ -16,6 +16,7 @@ from lamella.compiler.contraction_plan import writer
 from lamella.compiler.convolution import writer as convolution_writer
 from lamella.compiler.elements import Elements
 from lamella.compiler.fusion import Group
+from lamella.compiler.inward import inward
 from lamella.compiler.pooling import pooling
 from lamella.compiler.rows import Rows
 from lamella.compiler.statements import Program, Statement
@@ -130,7 +131,8 @@ def _own_kernel(
             pays = pays and meeting(For(shape.lane, "lanes", tuple(body))) is None
         if shape.lane is not None and pays:
             loop = For(shape.lane, "lanes", tuple(body))
-            return For(shape.grid, "grid", (loop,)), _share(statement, shape.grid)
+            inside = inward(loop)
+            return For(shape.grid, "grid", tuple(inside or (loop,))), _share(statement, shape.grid)
         writer = Writer(statement, program.names, unit)
     abreast = _abreast(node, grid.extent)
     if abreast > 1:
