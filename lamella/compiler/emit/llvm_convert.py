@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from lamella.compiler.emit.llvm_builder import Builder, Value, constant, mangle, scalar_type, vtype
 from lamella.compiler.emit.target import Target
-from lamella.dtypes import DType, bfloat16, bool_, float16, float32, float64, uint32
+from lamella.dtypes import DType, bfloat16, bool_, float16, float32, float64, int32, uint32
 
 __all__ = ["cast"]
 
@@ -64,6 +64,8 @@ def _saturated(b: Builder, value: Value, dtype: DType) -> Value:
     every float holds; LLVM's own saturating conversion converts one lane at a time.
     """
     signed = dtype.kind == "i"
+    if dtype.bits < 32:
+        return _plain(b, _emit(b, "fptosi", _within(b, value, dtype), int32), dtype)
     low, high = (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1)) if signed else (0, 2**dtype.bits)
     found = _emit(b, "fptosi" if signed else "fptoui", value, dtype)
     for predicate, bound, instead in (("olt", low, low), ("oge", high, high - 1), ("uno", 0, 0)):
@@ -76,6 +78,22 @@ def _saturated(b: Builder, value: Value, dtype: DType) -> Value:
         text = f"select {vtype('i1', value.lanes)} {outside.text}, {wanted} {other.text}, "
         found = b.pure(f"{text}{wanted} {found.text}", dtype, value.lanes, value.place)
     return found
+
+
+def _within(b: Builder, value: Value, dtype: DType) -> Value:
+    """The value, 0 for a nan, as near as the integers of a narrow type come: floats hold them."""
+    signed, t = dtype.kind == "i", vtype(scalar_type(value.dtype), value.lanes)
+    low, high = (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1)) if signed else (0, 2**dtype.bits)
+    chosen = value
+    bounds = (("ord", 0), ("ogt", low), ("olt", high - 1))
+    for predicate, bound in bounds if signed else bounds[1:]:  # there, a nan becomes the least
+        limit = b.splat(constant(float(bound), value.dtype), value.lanes)
+        test = f"fcmp {predicate} {t} {chosen.text}, {limit.text}"
+        inside = b.pure(test, bool_, value.lanes, value.place)
+        choice = vtype("i1", value.lanes)
+        text = f"select {choice} {inside.text}, {t} {chosen.text}, {t} {limit.text}"
+        chosen = b.pure(text, value.dtype, value.lanes, value.place)
+    return chosen
 
 
 # -- 16-bit floats ---------------------------------------------------------------------------------
