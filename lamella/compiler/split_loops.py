@@ -25,6 +25,7 @@ from lamella.ir.index import (
     bounds,
     coefficient,
     constant,
+    divisor,
     floordiv,
     minimum,
     mul,
@@ -203,11 +204,14 @@ def _ends(at: Expr, start: Expr, exact: bool) -> tuple[Expr, Expr]:
     """Where the piece before a cut ends, and where the next one begins."""
     if exact:
         return at, at
+    if divisor(at) % GROUP == 0:
+        end = _at_least(at, start)
+        return end, end
     groups = floordiv(at, GROUP)
     if start != constant(0):
         groups = _at_least(groups, floordiv(start, GROUP))
     end = mul(groups, GROUP)
-    return (end, end) if end == at else (end, add(end, GROUP))
+    return end, add(end, GROUP)
 
 
 def _is_index(value: Expr) -> bool:
