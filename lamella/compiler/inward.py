@@ -36,6 +36,8 @@ def inward(loop: For) -> list[Stmt] | None:
         %0 = 1*l_1 + 64*row
         y[%0] = x[%0]
     """
+    if not any(isinstance(s, For) for s in loop.body):
+        return None  # there is nothing to turn
     return _Inward(loop.var).block(loop.body)
 
 
@@ -47,10 +49,14 @@ class _Inward:
     def block(self, body: Sequence[Stmt]) -> list[Stmt] | None:
         """Statements with the lanes inside."""
         found: list[Stmt] = []
+        beside: list[Store] = []
         for s in body:
             if isinstance(s, Store):
-                found.append(self._store(s))
-            elif isinstance(s, Declare) and not self._varies(*roots(s)):
+                beside.append(s)
+                continue
+            found += self._stores(beside)
+            beside = []
+            if isinstance(s, Declare) and not self._varies(*roots(s)):
                 found.append(s)
             elif isinstance(s, For) and s.kind == "serial" and not self._varies(*roots(s)):
                 inside = self.block(s.body)
@@ -59,18 +65,29 @@ class _Inward:
                 found.append(replace(s, body=tuple(inside)))
             else:
                 return None
-        return found
+        return found + self._stores(beside)
 
-    def _store(self, s: Store) -> Stmt:
-        """A store in a lane loop of its own, behind its mask where that is the same for all."""
+    def _stores(self, beside: Sequence[Store]) -> list[Stmt]:
+        """Stores in a lane loop of their own, behind a mask where all have one that is the same for
+        every lane.
+        """
+        if not beside:
+            return []
         self._count += 1
         var = Var(f"{self.lane.name}_{self._count}", self.lane.extent)
         along = Substitution({self.lane: var})
-        common = s.mask is not None and not self._varies(s.mask)
-        mask = None if s.mask is None or common else along(s.mask)
-        inner = replace(s, index=along(s.index), value=along(s.value), mask=mask)
-        loop = For(var, "lanes", (inner,))
-        return If(s.mask, (loop,)) if common and s.mask is not None else loop
+        masks = {s.mask for s in beside}
+        mask = masks.pop() if len(masks) == 1 else None
+        common = mask is not None and not self._varies(mask)
+        inside = [
+            Store(
+                s.buffer, along(s.index), along(s.value),
+                None if s.mask is None or common else along(s.mask), s.atomic,
+            )
+            for s in beside
+        ]  # fmt: skip
+        loop = For(var, "lanes", tuple(inside))
+        return [If(mask, (loop,))] if mask is not None and common else [loop]
 
     def _varies(self, *values: Expr) -> bool:
         return self.lane in expressions(values)

@@ -62,6 +62,19 @@ grid g < 1
     assert isinstance(loop, For) and inward(loop) is None
 
 
+def test_stores_beside_each_other_stay_together() -> None:
+    """As parts of complex numbers, which are woven into one vector."""
+    kernel = parse_kernel("""kernel woven
+  in x: float32
+  out y: float32
+grid g < 1
+  lanes l < 40
+    y[2*l] = x[l]
+    y[2*l + 1] = neg(x[l])""")
+    (loop,) = kernel.body.body
+    assert isinstance(loop, For) and inward(loop) is None
+
+
 @pytest.mark.parametrize("columns", [9, 40, 64, 100])
 def test_rows_added_at_indices(columns: int) -> None:
     rng = np.random.default_rng(columns)
