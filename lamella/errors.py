@@ -2,13 +2,16 @@
 
 A message reads ``[op] what happened (shapes, dtypes), why it is not allowed, how to fix it``. User
 errors are also the builtin kind a reader expects (ValueError, TypeError, IndexError); faults at run
-time and internal errors are apart.
+time and internal errors are apart. ``op`` is the public function that the user called, whichever
+part of it found the mistake.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+
+from lamella.called import called
 
 __all__ = [
     "AxisError", "CheckError", "CompilerError", "DTypeError", "ExchangeError", "FileFormatError",
@@ -21,7 +24,19 @@ class LamellaError(Exception):
     """The base of every error raised on purpose by Lamella."""
 
 
-class ShapeError(LamellaError, ValueError):
+class _ArgumentError(LamellaError):
+    """Arguments that a function does not take: the message begins with the function that the user
+    called, instead of the part of it that found out.
+    """
+
+    def __init__(self, message: str = "") -> None:
+        op, bracket, rest = str(message).partition("]")
+        if bracket and op.startswith("["):
+            message = f"[{called(2) or op[1:]}]{rest}"
+        super().__init__(message)
+
+
+class ShapeError(_ArgumentError, ValueError):
     """Shapes or axes that do not fit the operation."""
 
 
@@ -29,15 +44,15 @@ class AxisError(ShapeError, IndexError):
     """An axis that the tensor has not."""
 
 
-class DTypeError(LamellaError, TypeError):
+class DTypeError(_ArgumentError, TypeError):
     """An element type the operation does not take."""
 
 
-class LamellaIndexError(LamellaError, IndexError):
+class LamellaIndexError(_ArgumentError, IndexError):
     """An index outside its axis."""
 
 
-class OptionError(LamellaError, ValueError):
+class OptionError(_ArgumentError, ValueError):
     """An option, name or value that is not one of those allowed."""
 
 
@@ -92,7 +107,7 @@ class CompilerError(LamellaError, RuntimeError):
     """An internal fault of the compiler: never the user's mistake, always worth reporting."""
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: object, known: Iterable[str]) -> str:
     """A sentence naming the closest of ``known`` and the whole list, for messages about unknown
     names.
 
@@ -100,6 +115,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     "did you mean 'relu6'? Known: relu, relu6"
     """
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1)
+    close = difflib.get_close_matches(name, names, n=1) if isinstance(name, str) else []
     hint = f"did you mean {close[0]!r}? " if close else ""
     return f"{hint}Known: {', '.join(names)}"

@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Protocol, Self, TypeVar
 
-from lamella.errors import OptionError, did_you_mean
+from lamella.errors import LamellaError, OptionError, did_you_mean
 from lamella.nn.parameter import Parameter
+from lamella.nn.place import tell_place
 from lamella.nn.state import LoadResult, load_state_dict
 from lamella.tensor.symbolic import SymbolicNumber
 from lamella.tensor.tensor import Tensor
@@ -122,7 +123,11 @@ class Module:
                 changed = hook(self, args)
                 if changed is not None:
                     args = changed if isinstance(changed, tuple) else (changed,)
-            result = self.forward(*args, **kwargs)
+            try:
+                result = self.forward(*args, **kwargs)
+            except LamellaError as error:
+                tell_place(error, self)
+                raise
             for hook in tuple(self._hooks.values()):
                 changed = hook(self, args, result)
                 result = result if changed is None else changed

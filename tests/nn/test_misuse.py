@@ -48,7 +48,7 @@ def test_results_of_an_interpreted_jit_do_not_change_either() -> None:
 def test_an_attention_mask_that_does_not_fit_is_named(shape: tuple[int, ...]) -> None:
     q = lm.ones((1, 2, 4))
     for dtype in (lm.bool_, lm.float32):
-        with pytest.raises(ShapeError, match=r"\[attention\] a mask of shape"):
+        with pytest.raises(ShapeError, match=r"\[scaled_dot_product_attention\] a mask of shape"):
             F.scaled_dot_product_attention(q, q, q, attn_mask=lm.ones(shape, dtype=dtype))
 
 

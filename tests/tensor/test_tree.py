@@ -124,12 +124,12 @@ def held_by_itself() -> list[Any]:
 @pytest.mark.parametrize("deep", [nested(10_000), held_by_itself()], ids=["deep", "cycle"])
 def test_containers_nested_too_deeply_are_named(deep: Any) -> None:
     for act in (tree.flatten, tree.leaves, tree.structure, tree.paths, lm.jit(lambda v: v)):
-        with pytest.raises(OptionError, match=r"\[tree\] containers nested too deeply"):
+        with pytest.raises(OptionError, match=r"containers nested too deeply"):
             act(deep)
     with pytest.raises(OptionError, match="recursion limit"):
         tree.map(lambda a, b: a, [1], deep)
     for make in (lm.asarray, lm.tensor, lambda v: lm.ones(2) + v, lambda v: lm.asarray([1, v])):
-        with pytest.raises(ShapeError, match=r"\[tensor\] sequences nested more than 64 deep"):
+        with pytest.raises(ShapeError, match=r"sequences nested more than 64 deep"):
             make(deep)
 
 
