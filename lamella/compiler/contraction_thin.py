@@ -194,7 +194,9 @@ class StreamKernel(ThinKernel):
 
 
 class DotKernel(ThinKernel):
-    """Partial sums along lanes of a few columns at a time, in blocks of k."""
+    """Partial sums along lanes of a few columns at a time, in blocks of k. Those columns are a part
+    of the strip apart: memory is read in as many places, from row to row in each.
+    """
 
     def _body(self) -> list[Stmt]:
         k, depth = self.sizes[3], self.shape.depth
@@ -204,15 +206,22 @@ class DotKernel(ThinKernel):
         count = plain(minimum(depth, add(k, mul(k0, -1))))
         self.panel = Panel("left", self.dtype, self.rows, depth, 1, True, self.lanes)
         pack = self.panel.fill(0, self.rows, count, lambda i, s: self.left(i, add(k0, s)))
-        group = Var("mg", plain(floordiv(add(self.count, self.shape.group - 1), self.shape.group)))
-        first = mul(group, self.shape.group)
-        columns = For(group, "serial", tuple(self._columns(first, k0, count)))
+        first = Var("mg", self._apart())
+        columns = For(first, "serial", tuple(self._columns(first, k0, count)))
         return [self.panel.alloc(), For(kb, "serial", (*pack, columns))]
+
+    def _apart(self) -> Size | Expr:
+        """Columns from one of a group to the next, as many as there are groups."""
+        return plain(floordiv(add(self.count, self.shape.group - 1), self.shape.group))
+
+    def _inside(self, first: Expr, c: Expr | int) -> Expr:
+        """Column ``c`` of a group in its strip."""
+        return add(first, mul(c, self._apart()))
 
     def _column(self, first: Expr, c: Expr | int) -> Expr:
         """Column ``c`` of a group; beyond the edge, the last one again."""
         n, group = self.sizes[2], self.shape.group
-        column = add(self.column0, first, c)
+        column = add(self.column0, self._inside(first, c))
         inside = isinstance(n, int) and n % group == 0
         return column if inside else minimum(column, n - 1)
 
@@ -235,7 +244,7 @@ class DotKernel(ThinKernel):
         ]
         if parts(rest) != (0, {}):
             total.append(self._rest(i, self._column(first, c), k0, turns, Var("sr", rest)))
-        place = self._place(i, add(first, c))
+        place = self._place(i, self._inside(first, c))
         value = Apply("add", (Load("tile", place, self.dtype), Read("s", self.dtype)), self.dtype)
         total.append(Store("tile", place, value))
         body.append(For(i, "unroll", (For(c, "unroll", tuple(total)),)))
@@ -256,9 +265,9 @@ class DotKernel(ThinKernel):
         """Hints for the same steps of the next group."""
         if not self.far and self.rows < ROWS_HINTED:
             return []
-        group = self.shape.group
-        start, last = add(self.column0, first, group), add(self.sizes[2], -1)
-        columns = [minimum(add(start, column), last) for column in range(group)]
+        last, after = add(self.sizes[2], -1), add(self.column0, first, 1)
+        apart = self._apart()
+        columns = [minimum(add(after, mul(apart, c)), last) for c in range(self.shape.group)]
         return [hint for column in columns for hint in self.soon(self.right(column, k), 2)]
 
     def _rest(self, i: Expr, column: Expr, k0: Expr, turns: Size | Expr, few: Var) -> Stmt:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from lamella.compiler.assemble import Assembler
 from lamella.compiler.blueprint import Blueprint
 from lamella.compiler.canonicalise import canonicalise, split_reductions
+from lamella.compiler.contraction_pieces import split_concatenations
 from lamella.compiler.contraction_split import split_contractions
 from lamella.compiler.early_checks import early_checks
 from lamella.compiler.fusion import fuse
@@ -68,6 +69,11 @@ GRAPH_PASSES: tuple[tuple[str, GraphPass, str], ...] = (
         "loop_factors",
         loop_factors,
         "before products are split, for those of a loop's body are its own",
+    ),
+    (
+        "split_concatenations",
+        lambda nodes, _: split_concatenations(nodes),
+        "before products are split, for those with pieces are",
     ),
     (
         "split_contractions",

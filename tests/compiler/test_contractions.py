@@ -25,12 +25,12 @@ from lamella.compiler.tiles import TileKernel
 from lamella.config import config
 from lamella.dtypes import DType, bfloat16, float16, float32, float64, int8, int32
 from lamella.ir.dim import Dim
-from lamella.ir.index import coefficient
+from lamella.ir.index import add, coefficient
 from lamella.ir.loop_interp import run_kernel
-from lamella.ir.loops import For, Prefetch, Var
+from lamella.ir.loops import For, Load, Prefetch, Store, Var
 from lamella.ir.node import Node, topological
 from lamella.ir.vectors import VectorUnit
-from lamella.ir.walk import statements
+from lamella.ir.walk import expressions, statements
 from tests.support.llvm_backend import NAMES, run_kernel_llvm, target_named
 from tests.support.units import AVX2, AVX512, NEON, SSE
 
@@ -284,6 +284,19 @@ def test_hints_depend_on_the_processor_and_change_no_bit(order: str, rows: int) 
         found.append(run(nodes, factors(rows, 1024, 1040, order, float32, 2), target, unit))
     assert asked == [rows > 1, True]
     assert found[0].tobytes() == found[1].tobytes()
+
+
+@pytest.mark.parametrize("n", [1024, 1201])
+def test_columns_side_by_side_read_on_from_row_to_row(n: int) -> None:
+    out, *inputs = placeholders(1, n, 320, "nt", float32)
+    (kernel,) = compile_graph([out], inputs, [], AVX2).kernels
+    (groups,) = (
+        x for x in statements(kernel.body.body) if isinstance(x, For) and x.var.name == "mg"
+    )
+    values = [x.value for x in statements(groups.body) if isinstance(x, Store)]
+    large = [e for e in expressions(values) if isinstance(e, Load) and e.buffer == "b1"]
+    steps = {coefficient(add(e.index, 0), groups.var) for e in large}
+    assert steps <= {320, None} and large
 
 
 @pytest.mark.parametrize(("n", "vectors"), [(100, 1), (48, 1), (120, 0), (96, 0), (1000, 1)])
