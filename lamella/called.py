@@ -39,7 +39,10 @@ def called(depth: int = 1) -> str | None:
         frame = frame.f_back
     written = None if frame is None else _written(frame)
     loaded = _loaded()
-    if written is not None and _means(written, {each.f_code for each in inside}, loaded):
+    if written is not None and (
+        _is_method(inside[-1], written)
+        or _means(written, {each.f_code for each in inside}, loaded)
+    ):  # fmt: skip
         return written
     packages = [each for each in loaded if hasattr(each, "__path__") or each.__name__ in _SPACES]
     return next((name for each in reversed(inside) if (name := _exported(each, packages))), None)
@@ -89,6 +92,11 @@ def _code(value: object) -> CodeType | None:
     elif not inspect.isfunction(value):
         return None
     return getattr(inspect.unwrap(value), "__code__", None)
+
+
+def _is_method(frame: FrameType, name: str) -> bool:
+    """Whether a frame runs the method ``name`` of something that tensors give: ``x.at[i].add``."""
+    return frame.f_code.co_name == name and _module(frame).startswith("lamella.tensor")
 
 
 def _means(name: str, running: set[CodeType], modules: list[ModuleType]) -> bool:

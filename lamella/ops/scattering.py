@@ -65,6 +65,7 @@ __all__ = ["MODES", "Scatter", "put_along_axis", "scatter", "scatter_nd"]
 Mode = Literal["set", "add", "mul", "max", "min"]
 MODES: tuple[Mode, ...] = ("set", "add", "mul", "max", "min")
 CHECKED = 512  # indices that are checked together before they are used
+_LOGICAL: dict[Mode, Mode] = {"add": "max", "max": "max", "mul": "min", "min": "min"}  # of bools
 _NUMPY = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
@@ -347,7 +348,7 @@ def scatter(
     """``x (*lead, N, *rest)`` with updates ``(*lead, *I, *rest)`` in rows ``index (*lead, *I)``.
 
     Args:
-        x: the tensor to start from; bool only for "set".
+        x: the tensor to start from; of bools "add" and "max" are "or", "mul" and "min" are "and".
         index: any integer dtype; negative indices count from the end.
         updates: of the dtype of ``x``.
         mode: "set" (the last wins), "add" and "mul" (of float16 and bfloat16 in float32), "max"
@@ -357,7 +358,7 @@ def scatter(
 
     Raises:
         ShapeError: when the shapes do not fit.
-        DTypeError: for other index dtypes, or bool arithmetic.
+        DTypeError: for other index dtypes, and of complex numbers for "mul", "max" and "min".
         OptionError: for an unknown mode.
         LamellaIndexError: here, for an axis of size 0; when computed, for an index
             outside ``[-N, N)``.
@@ -371,7 +372,11 @@ def scatter(
     if known is None:
         raise OptionError(f"[scatter] mode {mode!r} is unknown; {did_you_mean(mode, MODES)}")
     if x.dtype.kind == "b" and known != "set":
-        raise DTypeError(f"[scatter] mode {mode} of bool values has no meaning; cast them to uint8")
+        bits = scatter(
+            ops.cast(x, dtypes.uint8), index, ops.cast(updates, dtypes.uint8), _LOGICAL[known],
+            lead, checked,
+        )  # fmt: skip
+        return ops.cast(bits, x.dtype)
     if known == "mul" and x.dtype.kind == "c":
         raise DTypeError(
             f"[scatter] products of {x.dtype.name} numbers at indices that may repeat are not "
@@ -402,7 +407,7 @@ def scatter_nd(
 
     Raises:
         ShapeError: for wrong axes or shapes.
-        DTypeError: for index dtypes other than integers, or bool arithmetic.
+        DTypeError: as :func:`scatter`.
         OptionError: for an unknown mode.
         LamellaIndexError: when computed, for an index outside its axis.
 
@@ -426,7 +431,7 @@ def put_along_axis(x: Node, index: Node, updates: Node, axis: int, mode: str = "
 
     Raises:
         ShapeError: for a wrong axis or shapes that do not line up.
-        DTypeError: for index dtypes other than integers, or bool arithmetic.
+        DTypeError: as :func:`scatter`.
         OptionError: for an unknown mode.
         LamellaIndexError: when computed, for an index outside the axis.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from lamella.dtypes import float32
-from lamella.errors import OptionError, ShapeError, did_you_mean
+from lamella.errors import DTypeError, OptionError, ShapeError, did_you_mean
 from lamella.tensor.axes import axis_of
 from lamella.tensor.comparison import where
 from lamella.tensor.core import wrap
@@ -40,6 +40,8 @@ def _neutral(reduce: str, x: Any) -> Any:
     if reduce in ("sum", "mean"):
         return zeros_like(x)
     kind = x.dtype.kind
+    if kind == "b":
+        return full_like(x, reduce == "amin")
     limits = np.iinfo(x.dtype.numpy) if kind in "iu" else None
     least, most = (-np.inf, np.inf) if limits is None else (limits.min, limits.max)
     return full_like(x, least if reduce == "amax" else most)
@@ -57,9 +59,13 @@ def _products(x: Any, axis: int, index: Any, source: Any) -> Any:
 
 def _reduced(name: str, x: Any, place: Any, source: Any, reduce: str, include_self: bool) -> Any:
     """``x`` with ``source`` reduced into the elements at the index ``place``."""
+    if reduce == "prod":  # of bools: all
+        reduce = "amin"
     if reduce not in _METHODS:
         hint = did_you_mean(reduce, [*_METHODS, "prod"])
         raise OptionError(f"[{name}] reduce={reduce!r:.40} is no reduction; {hint}")
+    if reduce == "mean" and x.dtype.kind == "b":
+        raise DTypeError(f"[{name}] a mean of bools is no bool; cast them with .astype(lm.float32)")
     start = x if include_self else At(x)[place].set(_neutral(reduce, At(x)[place].get()))
     found = getattr(At(start)[place], _METHODS[reduce])(source)
     if reduce != "mean":
@@ -113,7 +119,7 @@ def scatter_reduce(
         grid.append(places if k == axis else broadcast_to(along, shape))
     source = wrap(as_node(source[tuple(slice(0, size) for size in shape)], x.dtype))
     place = tuple(grid)
-    if reduce == "prod":
+    if reduce == "prod" and x.dtype.kind != "b":
         start = At(x)[place].add(0) if include_self else At(x)[place].set(1)
         return _products(start, axis, places, source)  # type: ignore[no-any-return]
     return _reduced("scatter_reduce", x, place, source, reduce, include_self)  # type: ignore[no-any-return]
@@ -143,7 +149,7 @@ def index_reduce(
     axis, places = axis_of("index_reduce", dim, x.shape), new_tensor(index)
     place = (slice(None),) * axis + (places,)
     values = wrap(as_node(source, x.dtype))
-    if reduce == "prod":
+    if reduce == "prod" and x.dtype.kind != "b":
         start = At(x)[place].add(0) if include_self else At(x)[place].set(1)
         places = places.reshape([-1] + [1] * (x.ndim - axis - 1))
         return _products(start, axis, broadcast_to(places, values.shape), values)  # type: ignore[no-any-return]
