@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -53,12 +54,39 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    import lamella
+
+    if not lamella.config.optimize:
+        left_out = [item for item in items if _is_the_same_without_passes(item)]
+        config.hook.pytest_deselected(items=left_out)
+        chosen = set(items).difference(left_out)
+        items[:] = [item for item in items if item in chosen]
     if not config.getoption("--quick"):
         return
     skip = pytest.mark.skip(reason="slow, and --quick was given")
     for item in items:
         if item.get_closest_marker("slow"):
             item.add_marker(skip)
+
+
+def _is_the_same_without_passes(item: pytest.Item) -> bool:
+    """Whether a test does the same where the suite runs with the optional passes off: it makes no
+    program, or turns them on itself.
+    """
+    fixtures = getattr(item, "fixturenames", ())
+    return item.get_closest_marker("makes_no_program") is not None or "optimized" in fixtures
+
+
+def pytest_collection() -> None:
+    """What collection makes stays: the garbage collector need not walk thousands of tests."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """The garbage collector begins with what tests make."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -73,6 +101,19 @@ def _unnamed() -> Iterator[None]:
     naming = sys.modules.get("lamella.graph.names")
     if naming is not None:
         naming.state.active = False
+
+
+@pytest.fixture(autouse=True)
+def _programs(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test marked ``makes_no_program`` makes none."""
+    if request.node.get_closest_marker("makes_no_program") is None:
+        yield
+        return
+    from lamella.runtime.evaluate import compiled_count
+
+    before = compiled_count()
+    yield
+    assert compiled_count() == before, "it makes programs: take the mark makes_no_program away"
 
 
 @pytest.fixture

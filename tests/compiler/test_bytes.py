@@ -19,6 +19,8 @@ from lamella.ir.loops import Kernel
 from lamella.ir.text import kernel_text, parse_kernel
 from tests.support.llvm_backend import NAMES, run_kernel_llvm, target_named
 
+pytestmark = pytest.mark.makes_no_program
+
 INSTRUCTIONS = {
     "avx512vnni": r"vpdpbusd\t.*zmm", "avx512": r"vpmaddwd\t.*zmm", "avx2": r"vpmaddwd\t.*ymm",
     "x86-64-v2": r"pmaddwd\t.*xmm", "aarch64": r"sdot\t",

@@ -28,6 +28,8 @@ from tests.support.kernels import APPROXIMATE, PARAMS, kernels
 from tests.support.kernels import SIZES as DRAWN_SIZES
 from tests.support.kernels import arrays_for as drawn_arrays
 
+pytestmark = pytest.mark.makes_no_program
+
 Array = np.ndarray[Any, Any]
 CONVERSIONS = ("cast", "bitcast")
 OPS = sorted(set(APPLY_OPS) - {"checked_index", "word", "ldexp", *CONVERSIONS})

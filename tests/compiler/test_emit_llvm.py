@@ -38,6 +38,8 @@ from tests.support.llvm_backend import (
     target_named,
 )  # fmt: skip
 
+pytestmark = pytest.mark.makes_no_program
+
 Array = np.ndarray[Any, Any]
 
 

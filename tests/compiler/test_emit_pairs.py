@@ -9,6 +9,8 @@ from lamella.ir.loop_interp import run_kernel
 from lamella.ir.text import parse_kernel
 from tests.support.llvm_backend import NAMES, addresses, run_kernel_llvm, target_named
 
+pytestmark = pytest.mark.makes_no_program
+
 TEXT = """kernel one_of_a_pair
   in x: float32
   out y: float32

@@ -16,6 +16,8 @@ from lamella.ir import index as ix
 from lamella.ir.loops import BufferParam, Const, For, Kernel, Load, Store, Var
 from tests.support.llvm_backend import NAMES, addresses, run_kernel_llvm, target_named
 
+pytestmark = pytest.mark.makes_no_program
+
 
 def kernel_of(dtype: DType, count: int, start: int) -> Kernel:
     """``y[2 j] = x[2 j + start]`` and ``z[j]`` the same."""

@@ -22,6 +22,8 @@ from lamella.ir.loops import (
     apply,
 )  # fmt: skip
 
+pytestmark = pytest.mark.makes_no_program
+
 
 def sums(lanes: int | Expr, count: int) -> For:
     """``y[j] = x[j] + 0`` in a variable, ``count`` times."""

@@ -10,6 +10,8 @@ from lamella.compiler.codegen import assembly
 from lamella.compiler.emit.target import named
 from lamella.ir.text import parse_kernel
 
+pytestmark = pytest.mark.makes_no_program
+
 # elements before the buffers' beginning are excluded; both factors are used again, so that LLVM
 # would rather load the summand into the register of the result
 CONCATENATION = """kernel concatenation

@@ -22,6 +22,8 @@ from lamella.ir.dim import Dim
 from lamella.ir.loops import Apply, BufferParam, For, Kernel, Load, Store, Var
 from tests.support.llvm_backend import NAMES, addresses, run_kernel_llvm, target_named
 
+pytestmark = pytest.mark.makes_no_program
+
 Array = np.ndarray[Any, Any]
 NUMPY: dict[str, Callable[..., Array]] = {
     "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log2": np.log2,

@@ -13,6 +13,8 @@ from lamella.errors import DTypeError, ShapeError
 from lamella.ir.dim import Dim
 from tests.ops.evaluate import leaf, value
 
+pytestmark = pytest.mark.makes_no_program
+
 
 @st.composite
 def equations(draw: st.DrawFn) -> tuple[list[int], list[int], list[int], dict[int, int]]:

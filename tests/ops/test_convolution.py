@@ -22,6 +22,8 @@ from lamella.ir.verify import verify_graph
 from lamella.ops.base import Array
 from tests.ops.evaluate import leaf, value
 
+pytestmark = pytest.mark.makes_no_program
+
 
 def padded(x: Array, padding, dilation) -> Array:
     """The image with zeros between and around its elements, cropped where padding is negative."""

@@ -30,6 +30,8 @@ from lamella.ir.interp import interpret
 from lamella.ir.node import Node, gradient_mode
 from lamella.ops.base import Array
 
+pytestmark = pytest.mark.makes_no_program
+
 
 def leaf(values: object, dtype: DType = float64, tracked: bool = True) -> Node:
     array = np.asarray(values, dtype.numpy)

@@ -14,6 +14,8 @@ from lamella.graph.reverse import vjp
 from lamella.ir.interp import interpret
 from tests.ops.evaluate import leaf, value
 
+pytestmark = pytest.mark.makes_no_program
+
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((4, 5, 6))
 
