@@ -107,6 +107,18 @@ def test_products(function: Function) -> None:
     same(function, SEEN_ROWS, rows, "float32")
 
 
+@pytest.mark.parametrize("shape", [(300, 200, 400), (8, 700, 300), (16, 16, 9000)])
+def test_products_on_any_number_of_threads(shape: tuple[int, int, int]) -> None:
+    m, n, k = shape
+    rng = np.random.default_rng(3)
+    a, b = (lm.asarray(rng.normal(size=s).astype(np.float32)) for s in ((m, k), (k, n)))
+    found = []
+    for threads in (1, 2, 3):
+        with config(threads=threads):
+            found.append((a @ b).numpy().tobytes())
+    assert len(set(found)) == 1
+
+
 def test_the_sums_are_right() -> None:
     for shape in ((100_000,), (131_071,), (65_537,), (1_000_003,)):
         x = draw(shape, "float32")

@@ -8,6 +8,8 @@ import pytest
 
 from tools.api_reference import markdown, modules, pages
 
+pytestmark = pytest.mark.makes_no_program
+
 MODULES = list(modules())
 
 

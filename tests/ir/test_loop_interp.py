@@ -14,6 +14,8 @@ from lamella.ir.loop_interp import run_kernel
 from lamella.ir.scalar import cast, evaluate, round_to
 from lamella.ir.text import parse_kernel
 
+pytestmark = pytest.mark.makes_no_program
+
 Array = np.ndarray[Any, Any]
 
 

@@ -8,6 +8,8 @@ import pytest
 from lamella.ir.index import Substitution, add, constant, mul, parts, split_linear
 from lamella.ir.loops import Var
 
+pytestmark = pytest.mark.makes_no_program
+
 
 @pytest.mark.parametrize("shape", [(1, 7, 5), (3, 1, 4), (1, 1, 6), (2, 3, 1), (1,), (4, 1, 1)])
 def test_every_offset_inside(shape: tuple[int, ...]) -> None:

@@ -33,6 +33,8 @@ from lamella.ops.base import PRIMITIVES
 from lamella.ops.leaf import constant, data, placeholder
 from tests.support.kernels import kernels
 
+pytestmark = pytest.mark.makes_no_program
+
 
 def store_of(value: Expr) -> Kernel:
     i = Var("i", 4)

@@ -31,6 +31,8 @@ from lamella.ir.text import parse_kernel
 from lamella.ir.verify_loops import verify_kernel
 from tests.support.kernels import kernels
 
+pytestmark = pytest.mark.makes_no_program
+
 HEAD = """kernel k
   in x: float32
   out y: float32

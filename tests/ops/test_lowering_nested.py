@@ -19,6 +19,8 @@ from lamella.ops.base import PRIMITIVES, Array, Sample
 from lamella.ops.movement import reshape_index
 from tests.ops.lowering import lowered
 
+pytestmark = pytest.mark.makes_no_program
+
 NAMES = (
     "broadcast_to", "concatenate", "contract", "conv", "flip", "gather", "pad", "permute",
     "random_bits", "ravel_index", "reshape", "scatter", "slice", "slide", "unslide", "update_slice",

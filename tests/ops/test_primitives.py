@@ -25,6 +25,8 @@ from lamella.ir.node import Node
 from lamella.ir.verify import verify_graph
 from lamella.ops.base import PRIMITIVES, Array, Sample
 
+pytestmark = pytest.mark.makes_no_program
+
 RTOL = {float64: 1e-12, float32: 1e-5, float16: 4e-3, bfloat16: 3e-2}
 WITHOUT_SAMPLES = {
     "data", "scalar", "part", "placeholder", "pure_callback", "io_callback", "kernel",

@@ -22,7 +22,16 @@ from lamella.ir.loops import Kernel
 from tests.support.c_backend import grid_extent
 
 Array = np.ndarray[Any, Any]
-NAMES = ("host", "avx2", "x86-64-v2")
+
+
+def _emitted_for(target: Target) -> Target:
+    """What the emitter reads of a target: neither names nor the sizes of caches."""
+    return replace(target, name="", triple="", cpu="", features="", l1=0, l2=0, l3=0)
+
+
+# On a machine whose instructions are those of a named target, the host stands for both.
+_OTHERS = ("avx2", "x86-64-v2")
+NAMES = ("host", *(n for n in _OTHERS if _emitted_for(named(n)) != _emitted_for(host())))
 
 
 def target_named(name: str, *, exact: bool = False) -> Target:

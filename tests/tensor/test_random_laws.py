@@ -13,6 +13,8 @@ import scipy.stats as st
 
 import lamella as lm
 
+pytestmark = pytest.mark.makes_no_program
+
 R = lm.random
 N = 10_000
 
