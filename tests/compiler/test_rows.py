@@ -37,8 +37,9 @@ def test_norms_and_softmax_of_long_rows(size: int):
     x = np.random.default_rng(size).normal(size=(64, size)).astype(np.float32)
     wide = x.astype(float)
     e = np.exp(wide - wide.max(1, keepdims=True))
-    np.testing.assert_allclose(F.softmax(lm.asarray(x), 1).numpy(), e / e.sum(1, keepdims=True),
-                               rtol=2e-6)  # fmt: skip
+    found = F.softmax(lm.asarray(x), 1).numpy()
+    # a lane of four adds up twice as many terms as one of eight, and rounds as often
+    np.testing.assert_allclose(found, e / e.sum(1, keepdims=True), rtol=4e-6)
     norm = (wide - wide.mean(1, keepdims=True)) / np.sqrt(wide.var(1, keepdims=True) + 1e-5)
     np.testing.assert_allclose(F.layer_norm(lm.asarray(x), (size,)).numpy(), norm, atol=3e-6)
 
