@@ -5,15 +5,20 @@ cancels to a constant returns a plain ``int`` instead, so ``isinstance(size, Dim
 at run time". Every symbol stands for a size >= 0 bound when a program runs; equality is structural,
 so two sizes are equal only if they must always be. Invariant: ``terms`` maps a monomial (sorted
 tuple of factors) to a non-zero coefficient. A factor is a symbol's name or a :class:`Quotient` (an
-inexact floor division).
+inexact floor division). While a function is traced a size is a number too (see ``ir.asking``),
+which answers what a polynomial cannot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from lamella.errors import ShapeError
+from lamella.ir.asking import by_user, known_sizes
 
 __all__ = [
     "Dim",
@@ -41,6 +46,30 @@ class Quotient:
         return self.text
 
 
+Method = Callable[["Dim", "Size"], "Size"]
+
+
+def _or_number(
+    function: Callable[[Any, Any], Any], swap: bool = False
+) -> Callable[[Method], Method]:
+    """An operator of a size and an integer or a size; with anything else, it is ``function`` of the
+    numbers.
+    """
+
+    def decorate(exact: Method) -> Method:
+        @functools.wraps(exact)
+        def method(self: Dim, other: Size) -> Any:
+            if type(other) in _WHOLE:
+                return exact(self, other)
+            if known_sizes.get() is None and hasattr(other, "__index__"):
+                return exact(self, operator.index(other))
+            return _mixed(function, other, self) if swap else _mixed(function, self, other)
+
+        return method
+
+    return decorate
+
+
 Factor = str | Quotient
 Monomial = tuple[Factor, ...]
 
@@ -56,12 +85,32 @@ class Dim:
         self._hash = hash(frozenset(found.items()))
 
     def __hash__(self) -> int:
+        if known_sizes.get() is not None and by_user():
+            raise self._unknown("to be the key of a dict or set")
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Dim) and self.terms == other.terms)
+        if self is other or (type(other) is Dim and self.terms == other.terms):
+            return True
+        known = known_sizes.get()
+        if known is None or not isinstance(other, (int, float, Dim)):
+            return False
+        # a size computed from others may be 0 or 1, which have meanings of their own
+        special = known.is_strict and other in (0, 1) and not self.is_symbol
+        return (by_user() or special) and bool(self.number() == _number_of(other))
+
+    @property
+    def __class__(self) -> Any:
+        return int if known_sizes.get() is not None and by_user() else Dim
+
+    @__class__.setter
+    def __class__(self, kind: Any) -> None:
+        raise TypeError("the class of a size cannot be changed")
 
     def __repr__(self) -> str:
+        known = known_sizes.get()
+        if known is not None and known.is_strict and by_user():
+            raise self._unknown("to be text")
         parts = []
         for monomial, coefficient in sorted(self.terms.items(), key=lambda item: str(item[0])):
             name = "*".join(str(f) for f in monomial)
@@ -71,60 +120,132 @@ class Dim:
                 parts.append(name if coefficient == 1 else f"{coefficient}*{name}")
         return " + ".join(parts).replace("+ -", "- ")
 
+    @property
+    def is_symbol(self) -> bool:
+        """Whether it is one of the sizes that others are computed from."""
+        return len(self.terms) == 1 and all(
+            c == 1 and len(m) == 1 and type(m[0]) is str for m, c in self.terms.items()
+        )
+
+    def number(self) -> Any:
+        """The number that it is in the call that is traced; what depends on it is noted.
+
+        Raises:
+            ShapeError: where nothing is traced that may know.
+        """
+        known = known_sizes.get()
+        if known is None:
+            raise self._unknown("to have a value in Python")
+        return known.number(self)
+
+    def _unknown(self, wanted: str) -> ShapeError:
+        text = Dim.__repr__(self)
+        return ShapeError(
+            f"[Dim] the size {text} is known only when the program runs, too late {wanted}; "
+            "leave that axis out of dynamic=... or write the computation with shapes instead of "
+            "numbers"
+        )
+
+    # -- sizes of sizes; with other numbers, a size is a number ------------------------------------
+    @_or_number(operator.add)
     def __add__(self, other: Size) -> Size:
         return _add(self, other)
 
-    __radd__ = __add__
+    @_or_number(operator.add, swap=True)
+    def __radd__(self, other: Size) -> Size:
+        return _add(self, other)
 
+    @_or_number(operator.sub)
     def __sub__(self, other: Size) -> Size:
         return _add(self, _scale(other, -1))
 
+    @_or_number(operator.sub, swap=True)
     def __rsub__(self, other: Size) -> Size:
         return _add(other, _scale(self, -1))
 
     def __neg__(self) -> Size:
         return _scale(self, -1)
 
+    @_or_number(operator.mul)
     def __mul__(self, other: Size) -> Size:
         return _multiply(self, other)
 
-    __rmul__ = __mul__
+    @_or_number(operator.mul, swap=True)
+    def __rmul__(self, other: Size) -> Size:
+        return _multiply(self, other)
 
+    @_or_number(operator.floordiv)
     def __floordiv__(self, other: Size) -> Size:
         return _divide(self, other)
 
+    @_or_number(operator.floordiv, swap=True)
     def __rfloordiv__(self, other: Size) -> Size:
         return _divide(other, self)
 
+    @_or_number(operator.mod)
     def __mod__(self, other: Size) -> Size:
         return self - _divide(self, other) * other
 
+    @_or_number(operator.mod, swap=True)
     def __rmod__(self, other: Size) -> Size:
         return other - _divide(other, self) * self
 
+    def __truediv__(self, other: Any) -> Any:
+        return _mixed(operator.truediv, self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _mixed(operator.truediv, other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        return _mixed(operator.pow, self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return _mixed(operator.pow, other, self)
+
+    # -- questions ---------------------------------------------------------------------------------
     def __int__(self) -> int:
-        raise ShapeError(
-            f"[Dim] the size {self} is known only when the program runs, so it has no Python "
-            "value here; "
-            "leave that axis out of dynamic=... or write the computation with shapes instead of "
-            "numbers"
-        )
+        raise self._unknown("to have a value in Python")
 
     __index__ = __int__
 
     def __bool__(self) -> bool:
-        raise ShapeError(
-            f"[Dim] whether the size {self} is zero is known only when the program runs; "
-            "leave that axis out of dynamic=... to branch on it"
-        )
+        if known_sizes.get() is None:
+            raise self._unknown("to be compared with 0")
+        return bool(self.number())
 
-    def _no_order(self, other: Size) -> bool:
-        raise ShapeError(
-            f"[Dim] {self} and {other} cannot be ordered before the program runs; "
-            "leave that axis out of dynamic=... to branch on it"
-        )
+    def _compared(self, function: Callable[[Any, Any], Any], other: Any) -> bool:
+        if known_sizes.get() is None:
+            raise ShapeError(
+                f"[Dim] {self} and {other} cannot be ordered before the program runs; "
+                "leave that axis out of dynamic=... to branch on it"
+            )
+        return bool(function(self.number(), _number_of(other)))
 
-    __lt__ = __le__ = __gt__ = __ge__ = _no_order
+    def __lt__(self, other: Size) -> bool:
+        return self._compared(operator.lt, other)
+
+    def __le__(self, other: Size) -> bool:
+        return self._compared(operator.le, other)
+
+    def __gt__(self, other: Size) -> bool:
+        return self._compared(operator.gt, other)
+
+    def __ge__(self, other: Size) -> bool:
+        return self._compared(operator.ge, other)
+
+
+_WHOLE = frozenset({int, bool, Dim})
+
+
+def _number_of(value: Any) -> Any:
+    return value.number() if type(value) is Dim else value
+
+
+def _mixed(function: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
+    """``function`` of two numbers of which at least one is a size, but the result may be none."""
+    if known_sizes.get() is None:
+        return NotImplemented
+    return function(_number_of(x), _number_of(y))
 
 
 Size = int | Dim

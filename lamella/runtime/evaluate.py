@@ -31,6 +31,7 @@ from lamella.ops.leaf import DATA, SCALAR, Placeholder
 from lamella.runtime import buffer as memory
 from lamella.runtime import profiling, ready, repeated, stored
 from lamella.runtime.buffer import Buffer
+from lamella.runtime.patterns import Pattern, match, opened
 from lamella.runtime.program import Binding, Executable, target
 from lamella.runtime.repeated import is_bare
 from lamella.runtime.report import report
@@ -38,7 +39,6 @@ from lamella.runtime.report import report
 __all__ = ["compiled_count", "compile_program", "evaluate", "forget_programs", "too_large"]
 
 PLACEHOLDER: Final = Placeholder()
-Pattern = tuple[tuple[int | str, ...], ...]
 Bound = tuple[Executable, Binding]
 
 
@@ -299,7 +299,7 @@ def _of_structure(graph: Graph) -> Bound | None:
     else:
         _structures.move_to_end(key)
         for pattern, executable in structure.patterns:
-            values = _match(pattern, shapes)
+            values = match(pattern, shapes)
             if values is not None and executable.blueprint.suits(values):
                 return _fit(graph, executable, values)
         opened = _open(structure, graph)
@@ -323,33 +323,12 @@ def _limit(programs: OrderedDict[tuple[object, ...], Any]) -> None:
         programs.popitem(last=False)
 
 
-def _match(pattern: Pattern, shapes: Sequence[tuple[int, ...]]) -> dict[str, int] | None:
-    values: dict[str, int] = {}
-    for wanted, shape in zip(pattern, shapes, strict=True):
-        if wanted == shape:
-            continue
-        for want, have in zip(wanted, shape, strict=True):
-            if type(want) is int:
-                if want != have:
-                    return None
-            elif values.setdefault(want, have) != have:  # type: ignore[arg-type]
-                return None
-    return values
-
-
 def _open(structure: Structure, graph: Graph) -> Bound | None:
     """A program in which the sizes that differ from those seen before are open."""
     if structure.closed or structure.last is None or not config.optimize:
         return None
-    names: dict[tuple[int | str, int], str] = {}
-    pattern: Pattern = tuple(
-        tuple([
-            have if want == have else names.setdefault((want, have), f"n{len(names)}")
-            for want, have in zip(wanted, shape, strict=True)
-        ])
-        for wanted, shape in zip(structure.last, graph.shapes, strict=True)
-    )  # fmt: skip
-    values = _match(pattern, graph.shapes) or {}
+    pattern = opened(structure.last, graph.shapes)
+    values = match(pattern, graph.shapes) or {}
     try:
         made = _compile_copy(graph, pattern, values)
     except (ShapeError, TypeError):

@@ -17,16 +17,17 @@ import numpy as np
 from lamella import ops
 from lamella.dtypes import DType, as_dtype, default_float, float64, int64
 from lamella.errors import DTypeError, ExchangeError, OptionError, ShapeError
-from lamella.ir.dim import Shape, Size
+from lamella.ir.dim import Dim, Shape, Size
 from lamella.ir.node import Node
 from lamella.tensor.axes import shape_of
 from lamella.tensor.core import TensorCore, check_device, node_of, wrap
 from lamella.tensor.gradient import require_grad
-from lamella.tensor.host import check_depth, integer_range, node_from_data, python_dtype
+from lamella.tensor.host import check_depth, node_from_data, python_dtype
 from lamella.tensor.joining import stack
 from lamella.tensor.keywords import with_synonyms
 from lamella.tensor.manipulation import common_shape, moveaxis
 from lamella.tensor.operands import TensorLike, as_node, cast, scalar_node
+from lamella.tensor.ranges import check_counted, check_range, count
 from lamella.tensor.symbolic import is_symbolic
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ def _from_data(data: Any, dtype: DType | None, copy: bool | None) -> Node:
     if isinstance(data, list | tuple) and _has_tensors(data):
         parts: list[Any] = [wrap(_from_data(item, dtype, copy)) for item in data]
         return node_of(stack(parts))
+    if type(data) is Dim:
+        data = data.number()
     if is_symbolic(data):
         return scalar_node(data, dtype or python_dtype(data), "tensor")
     if hasattr(data, "__dlpack__") and not isinstance(data, np.ndarray | np.generic):
@@ -299,41 +302,6 @@ def eye(
 
 
 # -- counted ---------------------------------------------------------------------------------------
-def _count(start: float, stop: float, step: float) -> int:
-    if step == 0:
-        raise OptionError("[arange] a step of 0 never arrives; use another step")
-    if all(isinstance(v, int) for v in (start, stop, step)):
-        steps = range(int(start), int(stop), int(step))
-        return max(0, (steps.stop - steps.start - (1 if step > 0 else -1)) // steps.step + 1)
-    if not (math.isfinite(start) and math.isfinite(stop) and not math.isnan(step)):
-        raise OptionError(
-            f"[arange] from {start} to {stop} by {step} is no finite count; give finite numbers"
-        )
-    return max(0, math.ceil((stop - start) / step))
-
-
-def _check_arange(start: float, stop: float, step: float) -> None:
-    for value in (start, stop, step):
-        if not isinstance(value, int | float):
-            raise DTypeError(
-                f"[arange] {type(value).__name__} {value!r:.40} is no number; give numbers, or "
-                "0-d tensors"
-            )
-
-
-def _check_counted(kind: DType, start: float, step: float, size: int) -> None:
-    """Raise unless the first and the last number of a range fit an integer type."""
-    if kind.kind not in "iu" or not size:
-        return
-    least, most = integer_range(kind)
-    for value in (start, start + step * (size - 1)):
-        if not least <= value <= most:
-            raise OptionError(
-                f"[arange] {value} does not fit {kind.name}, whose range is {least} to {most}; "
-                "choose a wider dtype"
-            )
-
-
 @with_synonyms
 def arange(
     start: float,
@@ -355,11 +323,11 @@ def arange(
     if stop is None:
         start, stop = 0, start
     start, stop, step = (v.item() if hasattr(v, "item") else v for v in (start, stop, step))
-    _check_arange(start, stop, step)
-    whole = all(isinstance(v, int) for v in (start, stop, step))
+    check_range(start, stop, step)
+    whole = all(isinstance(v, int | Dim) for v in (start, stop, step))
     kind = (int64 if whole else default_float()) if dtype is None else as_dtype(dtype)
-    size = _count(start, stop, step)
-    _check_counted(kind, start, step, size)
+    size = count(start, stop, step)
+    check_counted(kind, start, step, size)
     if whole:
         work = int64
     else:
@@ -368,7 +336,7 @@ def arange(
     if step != 1:
         node = ops.multiply(node, scalar_node(step, work))
     if start != 0:
-        node = ops.add(node, scalar_node(start, work))
+        node = ops.add(node, as_node(start, work))
     return _finish(cast(node, kind), requires_grad, device)
 
 

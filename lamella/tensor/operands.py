@@ -39,7 +39,7 @@ __all__ = [
 ]  # fmt: skip
 
 Scalar = bool | int | float | complex
-TensorLike = Union[TensorCore, "npt.NDArray[Any]", Scalar, Sequence[Any]]
+TensorLike = Union[TensorCore, "npt.NDArray[Any]", Scalar, Dim, Sequence[Any]]
 Builder = Callable[..., Node]
 
 _new: Final = object.__new__
@@ -139,6 +139,8 @@ def as_node(x: TensorLike, dtype: DType | None = None) -> Node:
         return scalar_node(x, dtype or python_dtype(x))
     elif isinstance(x, np.generic):
         return scalar_node(x.item(), dtype or as_dtype(x.dtype))
+    elif isinstance(x, Dim):
+        return scalar_node(x.number(), dtype or python_dtype(0))
     else:
         node = node_from_data(x)
     return node if dtype is None or node.dtype is dtype else ops.cast(node, dtype)
@@ -163,6 +165,8 @@ def _number(x: object) -> Scalar | None:
     """``x`` as a Python scalar when it is one (or a NumPy one), else None."""
     if isinstance(x, Scalar):
         return x.item() if isinstance(x, np.generic) else x
+    if isinstance(x, Dim):
+        return x.number()  # type: ignore[no-any-return]
     if isinstance(x, np.generic):
         value = x.item()
         return value if isinstance(value, Scalar) else None

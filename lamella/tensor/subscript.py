@@ -66,7 +66,9 @@ class Subscript:
         return (*rest[: self.front], *inner, *rest[self.front :])
 
 
-def _start(value: int) -> Node:
+def _start(value: Size) -> Node:
+    if type(value) is Dim:
+        value = value.number()
     if is_symbolic(value):
         return symbolic_node(value, int64)
     node = Node(SCALAR, (), (), int64)
@@ -81,6 +83,8 @@ def _integer(i: int, axis: int, shape: Shape, found: Subscript) -> Region:
         if i < 0:  # the last ones are the first ones from behind
             found.flips.append(axis)
             i = -1 - i
+        if is_symbolic(i) and not i < size.number():
+            raise LamellaIndexError(f"[index] index {i} is out of range for axis {axis} of {shape}")
         return _start(i), 1, 1
     if not -size <= i < size:
         allowed = f"use {-size} to {size - 1}" if size else "the axis is empty"
@@ -103,6 +107,8 @@ def _bound(value: object) -> int | None:
 
 def _sliced(entry: slice, axis: int, shape: Shape, found: Subscript) -> Region:
     size = shape[axis]
+    if type(entry.start) is Dim or type(entry.stop) is Dim:
+        return _sliced_by_sizes(entry, axis, size)
     moving = _moving(entry, size) if is_symbolic(entry.start) else None
     if moving is not None:
         return moving
@@ -115,6 +121,19 @@ def _sliced(entry: slice, axis: int, shape: Shape, found: Subscript) -> Region:
     if len(places) == 0:
         return 0, 0, 1
     return places.start if start is None else _start(places.start), len(places), places.step
+
+
+def _sliced_by_sizes(entry: slice, axis: int, size: Size) -> Region:
+    """A slice with bounds of sizes known only at run time, which lie within the axis."""
+    first = 0 if entry.start is None else entry.start
+    last = size if entry.stop is None else entry.stop
+    if entry.step not in (None, 1) or not 0 <= first <= last <= size:
+        raise ShapeError(
+            f"[index] slice {entry.start}:{entry.stop}:{entry.step} of axis {axis} of size {size}, "
+            "which are known only when the program runs; use bounds within the axis, or leave "
+            "these axes out of dynamic=..."
+        )
+    return 0 if entry.start is None else _start(first), last - first, 1
 
 
 def _moving(entry: slice, size: Size) -> Region | None:
@@ -174,6 +193,8 @@ def _classify(entry: Any) -> Any:
         return entry
     if isinstance(entry, bool | np.bool_):
         return np.asarray(entry)
+    if type(entry) is Dim:
+        return entry.number()
     if isinstance(entry, int | np.integer):
         return entry if is_symbolic(entry) else int(entry)
     if isinstance(entry, TensorCore):

@@ -66,6 +66,7 @@ class Tape:
     def __init__(self, argument: Callable[[int, Number, DType], Node]) -> None:
         self.steps: list[Step] = []
         self.sources = 0
+        self.required: set[int] = set()  # what must have the very value that it has
         self._argument = argument
         self._thread: int | None = get_ident()
         self._made: list[ref[SymbolicNumber]] = []
@@ -134,6 +135,7 @@ class Tape:
 
     def require(self, index: int, value: Number) -> None:
         """Only calls in which the number is ``value`` can use what has been traced."""
+        self.required.add(index)
         if value and value == value:  # nor 0.0, which is -0.0, nor a NaN, which nothing is
             self.steps.append(Step("{} == {}", (At(index), value), "{}"))
         else:

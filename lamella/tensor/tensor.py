@@ -136,7 +136,7 @@ class Tensor(TensorInPlace):
 
     def numel(self) -> int:
         """The number of elements."""
-        return int(product(node_of(self).shape))
+        return cast("int", product(node_of(self).shape))
 
     nelement = numel
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
-from weakref import ref
 
 from lamella import tree
+from lamella.compiler.blueprint import STREAM
 from lamella.config import config
 from lamella.graph import names as naming
+from lamella.ir.decisions import at_least, deciding
 from lamella.ir.node import Node, gradient_mode, topological
 from lamella.ops.calls import parts
 from lamella.ops.leaf import DATA
@@ -24,7 +25,7 @@ from lamella.runtime.buffer import Buffer, Lost
 from lamella.runtime.evaluate import compile_program, too_large
 from lamella.runtime.launch import Passage, pack_scalar
 from lamella.runtime.program import target
-from lamella.tensor.core import Leaf, TensorCore, describe, leaf_node, owners, wrap
+from lamella.tensor.core import TensorCore, describe, wrap
 from lamella.tensor.symbolic import At
 from lamella.tensor.tensor import Tensor
 from lamella.transforms.called import Called, Graph
@@ -39,16 +40,19 @@ from lamella.transforms.results import (
     Run,
     axis_names,
     computed,
+    is_required,
     lasting,
     number,
     places,
     plain,
+    rebind,
     returned,
     settled,
     value_of_handle,
 )  # fmt: skip
 from lamella.transforms.shortcut import Shortcut, shortcut
 from lamella.transforms.signature import Call
+from lamella.transforms.sizes import refuse_schedules
 from lamella.transforms.tracing import (
     Outside,
     Recording,
@@ -72,17 +76,19 @@ class Entry:
         recording: what the function did.
         environment: the Python values it depended on.
         numbers: those that may have other values.
-        tensors: the call's, of which those that the function also reaches by itself stay required.
+        call: of its tensors, those that the function also reaches by itself stay required; by its
+            open sizes is decided.
     """
 
     def __init__(
         self, recording: Recording, environment: Environment, numbers: Numbers,
-        tensors: Sequence[TensorCore], fixed: bool = False, budget: int | None = None,
+        call: Call, fixed: bool = False, budget: int | None = None,
     ) -> None:  # fmt: skip
         self._environment = environment
         self._numbers = numbers if numbers.matters else None
         self._steadiness = object()  # another one whenever a captured tensor has changed
         self._budget = budget
+        self._sizes = None if call.opening is None else call.sizes  # to decide by
         self._fixed = fixed  # where slices start is a part of the program
         self._shortened: set[tuple[type, ...]] = set()  # classes of arguments of its shortcuts
         self._has_lines = config.lines or config.debug_nans
@@ -93,7 +99,7 @@ class Entry:
         self._inputs = tuple(o.placeholder for o in outsides)
         self._captured = [o for o in outsides if o.is_captured]
         self._captured_ids = {id(o.tensor) for o in self._captured}
-        self._pinned = [(i, t) for i, t in enumerate(tensors) if id(t) in environment.tensors]
+        self._pinned = [(i, t) for i, t in enumerate(call.tensors) if id(t) in environment.tensors]
         self._where = [(o.tensor if o.is_captured else o.argument) for o in outsides]
         changing = {
             id(o) for o, node, required in recording.states
@@ -171,11 +177,18 @@ class Entry:
         if self._graphs:
             offered = {}  # a history reads the old state
         given = [*self._inputs, *constants]
-        hoisted = self._hoisted(roots, constants)
+        if self._sizes:
+            refuse_schedules(self._roots)
+        with deciding(self._sizes or {}) as decisions:
+            hoisted = self._hoisted(roots, constants)
+            large = bool([n for n in roots if at_least(n.size * n.dtype.itemsize, STREAM, False)])
+        self._decisions = decisions.all()
         self._prepared = None if hoisted is None else Prepared(hoisted, given, self._where)
         if hoisted is not None:
             roots, given = hoisted.outputs, [*given, *hoisted.placeholders]
-        self._program = compile_program(roots, given, scalars, offered, self._budget)
+        self._program = compile_program(
+            roots, given, scalars, offered, self._budget, large and bool(self._sizes), self._sizes
+        )
         blueprint = self._program.blueprint
         self._donated = blueprint.over
         self._symbols = self._program.blueprint.symbols
@@ -219,6 +232,8 @@ class Entry:
         tensors = call.tensors
         if (config.lines or config.debug_nans) > self._has_lines:
             return "the lines that recorded its operations are wanted"
+        if not self.fits_sizes(call):
+            return self._extents.misfit(call.sizes, self._suits)
         changed = self._environment.changed()
         if any(reference() is not None for reference, _ in self._escaped):
             return (
@@ -231,7 +246,7 @@ class Entry:
         for o in self._captured:
             if o.tensor.node is not o.original:
                 self._steadiness = object()  # frames are out of date
-                required = _is_required(o.tensor)
+                required = is_required(o.tensor)
                 changed = _unlike(o.tensor.node, required, o.placeholder, o.required)
                 if changed is not None:
                     return f"a captured tensor {changed}"
@@ -243,10 +258,20 @@ class Entry:
             if tensors[i] is not tensor:
                 return "an argument was a tensor that the function also captures, and is not"
         if self._numbers is not None:
-            call.values = self._numbers.values(self._environment.places, call.leaves)
+            call.values = self._numbers.values(self._environment.places, call)
             if isinstance(call.values, str):
                 return call.values
         return self._gradients_misfit(self._given(call)) if self._slots else None
+
+    def fits_sizes(self, call: Call) -> bool:
+        """Whether the program is for the sizes of a call."""
+        return self._sizes is None or not self._extents.misfit(call.sizes, self._suits)
+
+    def _suits(self, sizes: Mapping[str, int]) -> bool:
+        """Whether the program is that of these sizes."""
+        if not self._program.blueprint.suits(sizes):
+            return False
+        return all(decision.suits(sizes) for decision in self._decisions)
 
     def varied(self) -> set[str]:
         """The paths of numbers that have other values of the same type than when it was made."""
@@ -434,7 +459,7 @@ class Entry:
         for i, which in self._states:
             handles[i].node = nodes[which]
         for i, place, required in self._leaves:
-            _rebind(handles[i], run.node(place), required)
+            rebind(handles[i], run.node(place), required)
         for i, grad in self._gradients:
             set_leaf_grad(handles[i], None if grad is None else wrap(run.node(grad)))
         for reference, place in self._escaped:
@@ -458,25 +483,6 @@ def _unlike(node: Node, required: bool, made_for: Node, was_required: bool) -> s
     if node.tracked != made_for.tracked or required != was_required:
         return "has begun or ceased to require a gradient"
     return None
-
-
-def _is_required(tensor: TensorCore) -> bool:
-    return tensor._leaf is not None and tensor._leaf.required
-
-
-def _rebind(tensor: TensorCore, node: Node, required: bool) -> None:
-    """Give an outside tensor its new value; a parameter stays a leaf that requires a gradient."""
-    leaf = tensor._leaf
-    if required:
-        node = leaf_node(node)
-        owners[node] = ref(tensor)
-        if leaf is None:
-            tensor._leaf = Leaf(required=True)
-        else:
-            leaf.required = True
-    elif leaf is not None and leaf.required:
-        tensor._leaf = None
-    tensor.node = node
 
 
 def _had(tokens: Sequence[Node], everything: bool = True) -> list[Node]:

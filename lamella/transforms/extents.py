@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from lamella.errors import LamellaIndexError, ShapeError
 from lamella.graph.loops import Loop
@@ -24,6 +25,7 @@ from lamella.ops.validate import known_number
 
 __all__ = ["Expected", "Extents"]
 
+MOST: Final = 1024  # sizes that are remembered
 Expected = tuple[Shape, Callable[[Shape], None]]
 
 
@@ -62,7 +64,23 @@ class Extents:
         self._regions: set[_Region] = set()
         self._sizes: set[Dim] = set()
         self._fitting: set[tuple[int, ...]] = set()
+        self._misfits: dict[tuple[int, ...], str] = {}
         self._visit(roots, {})
+
+    def misfit(self, sizes: Mapping[str, int], suits: Callable[[Mapping[str, int]], bool]) -> str:
+        """Why the program cannot run with these sizes, or is another one; "" if it can."""
+        values = tuple(sizes.values())
+        found = self._misfits.get(values)
+        if found is None:
+            found = "" if suits(sizes) else "other sizes are computed with in another way"
+            try:
+                self.check(sizes)
+            except (LamellaIndexError, ShapeError) as error:
+                found = str(error)
+            if len(self._misfits) >= MOST:
+                self._misfits.clear()
+            self._misfits[values] = found
+        return found
 
     def check(self, sizes: Mapping[str, int]) -> None:
         """Refuse sizes that the program cannot run with.

@@ -10,12 +10,13 @@ from __future__ import annotations
 import random
 import sys
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from lamella import tree
+from lamella.ir.dim import Dim, bind
 from lamella.transforms.places import Place
 from lamella.transforms.reach import Walk
 
@@ -141,6 +142,13 @@ class Environment:
         """The ids of the tensors that a call would reach now."""
         return self._walk().held
 
+    def settle(self, sizes: Mapping[str, int]) -> bool:
+        """Put numbers where a trace has left sizes of its own; whether it had."""
+        found = self._walk().sized
+        for place, value in found:
+            place.write(_bound(value, sizes))
+        return bool(found)
+
     def random_states(self) -> list[object]:
         """The states of Python's and NumPy's random numbers, and of generators in reach."""
         states: list[object] = [random.getstate(), _legacy(np.random.get_state())]
@@ -202,6 +210,12 @@ def _is_number(now: object, before: object) -> bool:
     if not isinstance(now, tuple) or not isinstance(before, tuple):
         return False
     return now[0] == before[0] and now[0] in ("int", "float")
+
+
+def _bound(value: Any, sizes: Mapping[str, int]) -> Any:
+    if type(value) is tuple:
+        return tuple([_bound(item, sizes) for item in value])
+    return bind(value, sizes) if type(value) is Dim else value
 
 
 def _legacy(state: Any) -> tuple[object, ...]:

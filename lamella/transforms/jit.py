@@ -12,13 +12,14 @@ import functools
 import inspect
 import types
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any, Final, Generic, Protocol, Self, TypeVar, overload
+from typing import Any, Final, Generic, Literal, Protocol, Self, TypeVar, overload
 
 from lamella.config import config
-from lamella.errors import OptionError, did_you_mean
+from lamella.errors import OptionError, ShapeError, did_you_mean
 from lamella.forks import new_lock
+from lamella.ir.dim import Dim
 from lamella.tensor.pending import current_trace, traces
 from lamella.transforms.entry import Entry
 from lamella.transforms.guards import Environment
@@ -27,12 +28,14 @@ from lamella.transforms.numbers import Numbers
 from lamella.transforms.opened import Opened
 from lamella.transforms.pickling import reduced
 from lamella.transforms.shortcut import MISS, Shortcut
-from lamella.transforms.signature import Axes, Call, arrays_to_tensors, check_budget
+from lamella.transforms.signature import Axes, Call, Opening, arrays_to_tensors, check_budget
+from lamella.transforms.sizes import OpenSizes
 from lamella.transforms.tracing import Recording, one_at_a_time, record
 
 __all__ = ["Jit", "jit"]
 
 Made = TypeVar("Made")
+Dynamic = Mapping[str, Axes] | Literal[False] | None
 
 MANY: Final = 16  # programs of one function after which a warning names the reason
 FIXED: Final = 2  # programs of one function in which slices start at numbers, not at arguments
@@ -47,7 +50,7 @@ class Jit(Generic[Made]):
     """
 
     def __init__(
-        self, f: Callable[..., Made], dynamic: Mapping[str, Axes] | None = None,
+        self, f: Callable[..., Made], dynamic: Dynamic = None,
         memory_budget: int | None = None,
     ) -> None:  # fmt: skip
         if not callable(f):
@@ -56,8 +59,9 @@ class Jit(Generic[Made]):
         self._budget = memory_budget
         functools.update_wrapper(self, f, updated=())
         self._f = f
-        self._given = dict(dynamic or {})
-        self._dynamic = _positions(f, self._given)
+        self._given: Dynamic = dynamic
+        self._dynamic = _positions(f, dynamic)
+        self._sizes = OpenSizes() if dynamic is None and memory_budget is None else None
         self._entries: dict[tuple[object, ...], list[Entry]] = {}
         self._lock = new_lock()
         self._opened = Opened()
@@ -98,13 +102,23 @@ class Jit(Generic[Made]):
                 if found is not MISS:
                     return found
         call = Call(args, options, self._dynamic, self._opened.arguments)
-        for entry in reversed(self._entries.get(call.key, ())):
+        for entry in self._candidates(call):
             if entry.misfit(call) is None:
                 found = entry.run(call)
                 if not (options or self._dynamic):
                     self._shorten(entry, args)
                 return found
         return self._run_new(call)
+
+    def _candidates(self, call: Call) -> Iterator[Entry]:
+        """The programs that may be a call's, the newest first: those for its sizes, and then those
+        with some of them open, as the call is then seen.
+        """
+        yield from reversed(self._entries.get(call.key, ()))
+        for opening in () if self._sizes is None else self._sizes.openings(call):
+            call.open_sizes(opening)
+            yield from reversed(self._entries.get(call.key, ()))
+        call.open_sizes(None)
 
     def _run_new(self, call: Call) -> Made:
         """Run a program that none of those at hand was, or one that another thread has just made.
@@ -163,27 +177,21 @@ class Jit(Generic[Made]):
         with self._lock, one_at_a_time:  # while nobody has exchanged nodes and numbers
             reason = None
             while True:
-                entries = self._entries.get(call.key, [])
-                for entry in reversed(entries):
+                for entry in self._candidates(call):
                     found = entry.misfit(call)
                     if found is None:
                         return entry
                     reason = reason or found  # the newest program's says most
-                    if entry is entries[-1]:
+                    if entry is self._entries[call.key][-1]:
                         self._opened.learn(entry.varied())
                 if not self._opened.open(call):
                     return self._trace(call, reason, alone)
 
     def _trace(self, call: Call, reason: str | None, alone: ExitStack) -> Entry:
-        call.values = None
-        recording, environment, numbers = self._recorded(call)
+        entry, recording = self._made_open(call) or self._made(call)
         if recording.escaped:
             alone.enter_context(self._lock)
             alone.enter_context(one_at_a_time)
-        environment.watch_also([hook for slot in recording.slots for hook in slot.hooks])
-        environment.unwatch(recording.functions)
-        fixed = self.programs < FIXED
-        entry = Entry(recording, environment, numbers, call.tensors, fixed, self._budget)
         self.programs += 1
         described = call.described()
         reason = reason or _difference(self._described, described)
@@ -199,6 +207,41 @@ class Jit(Generic[Made]):
         self._keep(call.key, entry)
         return entry
 
+    def _made_open(self, call: Call) -> tuple[Entry, Recording] | None:
+        """A program with open sizes, if a call like this one has had others.
+
+        Where there is none, what the function does needs to be compiled for its very sizes.
+        """
+        if self._sizes is None:
+            return None
+        known = self._sizes.openings(call)
+        failed: list[Opening] = []
+        for opening in known or self._sizes.proposals(call):
+            call.open_sizes(opening)
+            try:
+                made = self._made(call)
+            except Exception:  # also what is the function's own doing will be raised again
+                failed.append(opening)
+                continue
+            if made[0].fits_sizes(call):
+                self._sizes.accept(call, opening, () if known else failed)
+                return made
+        call.open_sizes(None)
+        made = self._made(call)
+        self._sizes.refuse(call, failed)
+        return made
+
+    def _made(self, call: Call) -> tuple[Entry, Recording]:
+        """A program for a call as it is seen, and what it is made of."""
+        call.values = None
+        recording, environment, numbers = self._recorded(call)
+        if call.opening is not None and any(isinstance(each, Dim) for each in numbers.settled):
+            raise ShapeError("[jit] what the function does is for one size")
+        environment.watch_also([hook for slot in recording.slots for hook in slot.hooks])
+        environment.unwatch(recording.functions)
+        fixed = self.programs < FIXED
+        return Entry(recording, environment, numbers, call, fixed, self._budget), recording
+
     def _recorded(self, call: Call) -> tuple[Recording, Environment, Numbers]:
         """What the function does, with stand-ins for open numbers.
 
@@ -209,21 +252,25 @@ class Jit(Generic[Made]):
         while True:
             environment = Environment(self._f, call.objects(), opened.paths)
             numbers = Numbers(environment, call)
-            if numbers.sources and environment.asks_types:
-                opened.close(numbers.sources, call)
+            if environment.asks_types and call.opening is not None:
+                raise ShapeError("[jit] code that asks for types would see that a size is open")
+            if numbers.given and environment.asks_types:
+                opened.close(numbers.given, call)
                 continue
             try:
                 recording = record(self._f, call, environment, numbers)
             except Exception:
                 if before is not None:
                     opened.reset(before, call)
-                if not numbers.sources:
+                if not numbers.given:
                     raise
                 before = opened.state()
-                opened.close(numbers.sources, call)
+                opened.close(numbers.given, call)
                 continue
+            if call.sizes and environment.settle(call.sizes) and call.opening is not None:
+                raise ShapeError("[jit] the function keeps a size outside, which no call repeats")
             opened.close(numbers.fixed, call)
-            if not numbers.kept:
+            if all(isinstance(source, Dim) for source in numbers.kept):
                 return recording, environment, numbers
 
     def _keep(self, key: tuple[object, ...], entry: Entry) -> None:
@@ -258,11 +305,17 @@ def _difference(before: Sequence[Mapping[str, str]], now: Mapping[str, str]) -> 
 
 
 def _positions(
-    f: Callable[..., Any], dynamic: Mapping[str, Axes]
+    f: Callable[..., Any], dynamic: Dynamic
 ) -> dict[str | int, Axes]:
     """``dynamic`` under the names and the positions of arguments."""
-    if not dynamic:
+    if dynamic is None or dynamic is False:
         return {}
+    if not isinstance(dynamic, Mapping):
+        raise OptionError(
+            f"[jit] dynamic={dynamic!r:.40} maps no arguments to axes; leave it out to have sizes "
+            "opened that change, give False for a program for each size, or name axes, as in "
+            'dynamic={"x": {0: "batch"}}'
+        )
     names = list(inspect.signature(f).parameters)
     found: dict[str | int, Axes] = {}
     for name, axes in dynamic.items():
@@ -275,23 +328,25 @@ def _positions(
     return found
 
 
-def _without_self(f: Callable[..., Any], dynamic: Mapping[str, Axes]) -> dict[str, Axes]:
+def _without_self(f: Callable[..., Any], dynamic: Dynamic) -> Dynamic:
     """``dynamic`` for a bound method."""
-    first = next(iter(inspect.signature(f).parameters), None) if dynamic else None
+    if not dynamic:
+        return dynamic
+    first = next(iter(inspect.signature(f).parameters), None)
     return {name: axes for name, axes in dynamic.items() if name != first}
 
 
 @overload
 def jit(
-    f: Callable[..., Made], *, dynamic: Mapping[str, Axes] | None = None,
+    f: Callable[..., Made], *, dynamic: Dynamic = None,
     memory_budget: int | None = None,
 ) -> Jit[Made]: ...  # fmt: skip
 @overload
 def jit(
-    f: None = None, *, dynamic: Mapping[str, Axes] | None = None, memory_budget: int | None = None
+    f: None = None, *, dynamic: Dynamic = None, memory_budget: int | None = None
 ) -> Decorator: ...
 def jit(
-    f: Callable[..., Any] | None = None, *, dynamic: Mapping[str, Axes] | None = None,
+    f: Callable[..., Any] | None = None, *, dynamic: Dynamic = None,
     memory_budget: int | None = None,
 ) -> Any:  # fmt: skip
     """Compile ``f`` whole: forward, backward, optimiser update, random numbers and running
@@ -304,8 +359,13 @@ def jit(
             before. Text and flags that it reads are part of the program: another value makes
             another. So are numbers until they have changed once; from then on a program serves all
             their values that lead through the same branches, loops and shapes.
-        dynamic: for arguments by name, axes whose size may change, as ``{"x": {0: "batch"}}``: one
-            program serves every size.
+        dynamic: None: a size of an argument is part of the program until it has changed once; from
+            then on a program serves all sizes of 2 and more that lead through the same branches,
+            with the results of programs for each of them. What cannot do without a size (a loop of
+            Python over an axis) gets a program for each. False: every size is part of the program.
+            A mapping, for arguments by name, of axes whose size may change, as
+            ``{"x": {0: "batch"}}``: one program serves every size from the first call on, and one
+            that it cannot serve is an error.
         memory_budget: bytes that a call may take at once, by its plan: values between, and results
             but for the state that they replace. Values of the forward pass are then computed again
             in the backward pass as far as it takes, those that are cheapest for their size first;
@@ -315,8 +375,9 @@ def jit(
     Raises:
         TraceError: when called, if ``f`` looks at a value that a program cannot know when it is
             compiled.
-        OptionError: if ``dynamic`` names what is no argument; for a budget that is no number of
-            bytes; when called, for one that cannot be kept, with the least that is needed.
+        OptionError: if ``dynamic`` names what is no argument or is no mapping; for a budget that is
+            no number of bytes; when called, for one that cannot be kept, with the least that is
+            needed.
 
     >>> import lamella as lm
     >>> @lm.jit

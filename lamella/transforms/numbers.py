@@ -2,10 +2,10 @@
 calls get what it made of them.
 
 Input: the places of numbers outside that have been seen to change, and the numbers among a call's
-arguments. Output: :class:`Numbers`, which puts stand-ins there while a function is traced and takes
-them away again, and afterwards computes, by a Python function written for the trace, the program's
-inputs, the numbers among the results and what the function sets. Numbers that the function sets are
-set at every call, once the program has run, also those that were not opened.
+arguments and its open sizes. Output: :class:`Numbers`, which puts stand-ins there while a function
+is traced and takes them away again, and afterwards computes, by a Python function written for the
+trace, the program's inputs, the numbers among the results and what the function sets. Numbers that
+the function sets are set at every call, once the program has run, also those that were not opened.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from lamella.dtypes import DType
 from lamella.errors import CompilerError
+from lamella.ir.dim import Dim, Quotient
 from lamella.ir.node import Node
 from lamella.ops.leaf import DATA
 from lamella.runtime import buffer as memory
@@ -33,7 +34,8 @@ from lamella.transforms.signature import Call
 
 __all__ = ["Numbers", "Source"]
 
-Source = str | int  # the path of a place outside, or the number of a leaf of the arguments
+# the path of a place outside, the number of a leaf of the arguments, or an open size
+Source = str | int | Dim
 Values = tuple[Any, ...]
 Take = Callable[[TensorCore, int], None]
 _MISSING: Final = object()
@@ -44,7 +46,7 @@ class Numbers:
 
     Args:
         environment: says where plain values are, and which get stand-ins.
-        call: its opened numbers get stand-ins too.
+        call: its opened numbers get stand-ins too, and its open sizes.
     """
 
     def __init__(self, environment: Environment, call: Call) -> None:
@@ -52,9 +54,12 @@ class Numbers:
         self._places = {path: places[path] for path in opened}
         self._places |= {p: found for p, found in places.items() if environment.may_set(found[0])}
         self._may_set = environment.may_set
-        self.sources: list[Source] = [*opened, *call.numbers]
+        self.sources: list[Source] = [*opened, *call.numbers, *map(Dim, call.sizes)]
+        self.given = self.sources[: len(opened) + len(call.numbers)]  # all but open sizes
         self._before: list[Any] = [places[path][1] for path in opened]
         self._before += [call.leaves[i] for i in call.numbers]
+        self._before += call.sizes.values()
+        self._of_sizes: dict[Dim, Any] = {}  # their stand-ins
         self._kinds = [type(value) for value in self._before]
         self.tape = Tape(self._argument)
         self._inputs: dict[tuple[int, DType], TensorCore] = {}
@@ -76,6 +81,8 @@ class Numbers:
             stand_in = self.tape.source(value)
             if isinstance(source, int):
                 given[source] = stand_in
+            elif isinstance(source, Dim):
+                self._of_sizes[source] = stand_in
             else:
                 self._places[source][0].write(stand_in)
         return given
@@ -91,6 +98,23 @@ class Numbers:
                 self._take(handle, len(self._inputs) - 1)
         return node_of(handle)
 
+    def of_size(self, size: Dim) -> Any:
+        """A size as a number: a stand-in."""
+        if size not in self._of_sizes:
+            total: Any = 0
+            for factors, coefficient in size.terms.items():
+                part: Any = coefficient
+                for factor in factors:
+                    part = part * self._factor(factor)
+                total = total + part
+            self._of_sizes[size] = total
+        return self._of_sizes[size]
+
+    def _factor(self, factor: str | Quotient) -> Any:
+        if isinstance(factor, str):
+            return self.of_size(Dim(factor))
+        return self.of_size(factor.numerator) // factor.denominator
+
     def result(self, leaf: object) -> object:
         """A leaf of the function's result: ``At`` the number of a result instead of a stand-in."""
         place = self.tape.at(leaf)
@@ -103,6 +127,8 @@ class Numbers:
         """Note what the function has set."""
         for path, (place, before) in self._places.items():
             now = _read(place)
+            if type(now) is Dim and self._may_set(place):
+                now = self.of_size(now)
             if self._is_ours(place, now):
                 at = self.tape.at(now)
                 mine = isinstance(at, At) and at.index < self.tape.sources
@@ -113,7 +139,9 @@ class Numbers:
 
     def _is_ours(self, place: Place, now: object) -> bool:
         """Whether the function has put there what is there: a number, or another plain value."""
-        return is_symbolic(now) or (isinstance(now, PLAIN) and self._may_set(place))
+        if is_symbolic(now):
+            return True
+        return (isinstance(now, PLAIN) or type(now) is Dim) and self._may_set(place)
 
     def restore(self) -> None:
         """Put back what was in every place, but where there is no plain value any more."""
@@ -129,6 +157,7 @@ class Numbers:
         """Find the stand-ins that somebody still holds: only a call with the same numbers does the
         same. Containers get the values instead; what is held elsewhere is ``kept``.
         """
+        self._of_sizes.clear()
         if self.tape.alive():
             gc.collect()
         self.fixed = self._held(_replace)
@@ -153,26 +182,39 @@ class Numbers:
     @property
     def matters(self) -> bool:
         """Whether calls have anything to do with numbers."""
-        return bool(self.sources or self._writes)
+        known = len(self.tape.steps) == self.tape.sources  # nothing is made of any, or assumed
+        return bool(self.given or self._writes or self._results or self._inputs or not known)
+
+    @property
+    def settled(self) -> set[Source]:
+        """The sources of numbers that must be what they are in the call that is traced."""
+        found = set(self.fixed)
+        for index in self.tape.required:
+            found |= {self.sources[root] for root in self.tape.roots(index)}
+        return found
 
     @property
     def sets(self) -> bool:
         """Whether calls set numbers, or return some."""
         return bool(self._writes or self._results)
 
-    def values(
-        self, places: Mapping[str, tuple[Place, object]], given: Sequence[Any]
-    ) -> Values | str:
+    def values(self, places: Mapping[str, tuple[Place, object]], call: Call) -> Values | str:
         """What a call makes of its numbers; in words, what of the trace does not hold for them."""
         try:
-            now = [
-                given[source] if isinstance(source, int) else plain(places[source][0].read())
-                for source in self.sources
-            ]
+            now = [self._now(source, places, call) for source in self.sources]
             found = self._computed(now)
         except Exception as error:  # as the function itself will raise it when it is traced again
             return f"arithmetic on numbers raised {type(error).__name__}"
         return self._reason(found) if isinstance(found, int) else found
+
+    def _now(
+        self, source: Source, places: Mapping[str, tuple[Place, object]], call: Call
+    ) -> Any:
+        if isinstance(source, int):
+            return call.leaves[source]
+        if isinstance(source, Dim):
+            return call.sizes[str(source)]
+        return plain(places[source][0].read())
 
     def first(self) -> Values:
         """What the call that was traced makes of its numbers."""
@@ -201,6 +243,8 @@ class Numbers:
 
     def _name(self, source: int) -> str:
         found = self.sources[source]
+        if isinstance(found, Dim):
+            return f"the size {found}"
         return found if isinstance(found, str) else "an argument"
 
     def _text(self, operand: object, depth: int = 0) -> str:

@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from lamella.ir.dim import Dim
 from lamella.tensor.core import TensorCore
 from lamella.transforms.codes import ITEMS, code_names, global_names, read_by, stored
 from lamella.transforms.places import SETTABLE, Form, Place
@@ -97,6 +98,13 @@ def _function_of(member: object) -> object:
     return member
 
 
+def holds_size(value: object) -> bool:
+    """Whether a value is a size known only at run time, or a tuple with one."""
+    if type(value) is tuple:
+        return any(map(holds_size, value))
+    return type(value) is Dim
+
+
 def _sample(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """All of an array, or evenly spaced elements of a large one."""
     if array.nbytes <= ARRAY:
@@ -138,6 +146,7 @@ class Walk:
         self.tensors: set[int] = set()  # those the function reaches other than by its arguments
         self.held: set[int] = set()  # those that objects among its arguments hold, too
         self.generators: list[object] = []  # of random numbers
+        self.sized: list[tuple[Place, object]] = []  # what has sizes that are known at run time
         self._in_arguments = False
         self._keep: list[object] = []
         self._done: dict[int, Path] = {}
@@ -219,6 +228,8 @@ class Walk:
         place: Place | None = None,
     ) -> None:  # fmt: skip
         """Record one value and what it holds; ``watched``: its changes are not announced."""
+        if place is not None and holds_size(value):
+            self.sized.append((place, value))
         if isinstance(value, PLAIN):
             self.seen[path] = (type(value).__name__, repr(value))
             if place is not None and self._by_identity:

@@ -10,6 +10,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -20,11 +21,11 @@ from lamella.ops.leaf import DATA
 from lamella.runtime import buffer as memory
 from lamella.runtime.buffer import Buffer
 from lamella.tensor import pending
-from lamella.tensor.core import TensorCore, wrap
+from lamella.tensor.core import Leaf, TensorCore, leaf_node, owners, wrap
 
 __all__ = [
-    "Run", "axis_names", "computed", "lasting", "number", "places", "plain", "returned", "settled",
-    "value_of_handle",
+    "Run", "axis_names", "computed", "is_required", "lasting", "number", "places", "plain",
+    "rebind", "returned", "settled", "value_of_handle",
 ]  # fmt: skip
 
 
@@ -97,6 +98,26 @@ def plain(leaf: Any) -> Callable[[Run], Any]:
     if isinstance(leaf, np.ndarray):
         return lambda run: leaf.copy()
     return lambda run: leaf
+
+
+def is_required(tensor: TensorCore) -> bool:
+    """Whether a tensor is a leaf that requires a gradient."""
+    return tensor._leaf is not None and tensor._leaf.required
+
+
+def rebind(tensor: TensorCore, node: Node, required: bool) -> None:
+    """Give an outside tensor its new value; a parameter stays a leaf that requires a gradient."""
+    leaf = tensor._leaf
+    if required:
+        node = leaf_node(node)
+        owners[node] = ref(tensor)
+        if leaf is None:
+            tensor._leaf = Leaf(required=True)
+        else:
+            leaf.required = True
+    elif leaf is not None and leaf.required:
+        tensor._leaf = None
+    tensor.node = node
 
 
 def value_of_handle(handle: TensorCore) -> Buffer:

@@ -7,6 +7,7 @@ scalars are Python numbers.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,29 +17,39 @@ from lamella.errors import OptionError
 from lamella.graph import names as naming
 from lamella.ir.dim import Dim, Shape
 from lamella.ir.node import gradient_mode
+from lamella.runtime.patterns import Pattern
 from lamella.tensor.core import TensorCore, describe, wrap
 from lamella.tensor.host import node_from_array
 from lamella.transforms.reach import PLAIN
 
-__all__ = ["Call", "arrays_to_tensors", "check_budget"]
+__all__ = ["Axes", "Call", "Opening", "arrays_to_tensors", "check_budget"]
 
 Axes = Mapping[int, str]
 _FLAT = (TensorCore, np.ndarray, int, float, str)  # certainly leaves, so that args are the leaves
 _BUILTIN = (list, tuple, dict, type(None))
 
 
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A way to see a call: the shapes of its tensors with symbols, and the sizes of those."""
+
+    pattern: Pattern
+    values: dict[str, int]
+
+
 class Call:
     """Arguments of one call.
 
     ``shared`` are the numbers of tensors that are arrays of the caller's; ``shapes`` has symbolic
-    shapes by id of the tensor, and ``sizes`` the values of their symbols. Of numbers that are
-    ``opened``, by structure and number of the leaf, only the type is part of the key; ``values`` is
-    for what the program to run makes of them.
+    shapes by id of the tensor, and ``sizes`` the values of their symbols, which the caller has
+    named, or else an ``opening`` of their own; ``exact`` is the key without that. Of numbers that
+    are ``opened``, by structure and number of the leaf, only the type is part of the key;
+    ``values`` is for what the program to run makes of them.
     """
 
     __slots__ = (
-        "_structure", "args", "key", "leaves", "numbers", "options", "shapes", "shared", "sizes",
-        "tensors", "values",
+        "_marked", "_structure", "args", "exact", "key", "leaves", "numbers", "opening", "options",
+        "shapes", "shared", "sizes", "tensors", "values",
     )  # fmt: skip
 
     def __init__(
@@ -67,12 +78,14 @@ class Call:
         self.numbers: list[int] = []  # the leaves that are opened numbers
         self.shapes: dict[int, Shape] = {}
         self.sizes: dict[str, int] = {}
+        self.opening: Opening | None = None
+        self._marked = leaves
         if dynamic:
             self._open(dynamic)
         if opened:
             self.open(opened)
         else:
-            self.key = self._key(leaves, structure)
+            self.exact = self.key = self._key(leaves, structure)
 
     def open(self, opened: Collection[tuple[object, int]]) -> None:
         """Leave the values of these numbers out of the key."""
@@ -81,7 +94,33 @@ class Call:
         marked = list(self.leaves)
         for i in self.numbers:
             marked[i] = type(marked[i])
-        self.key = self._key(marked, self._structure)
+        self._marked, opening = marked, self.opening
+        self.open_sizes(None)
+        self.exact = self.key = self._key(marked, self._structure)
+        self.open_sizes(opening)
+
+    def open_sizes(self, opening: Opening | None) -> None:
+        """See the call in another way; None: with its exact sizes."""
+        if opening is None:
+            if self.opening is not None:
+                self.shapes, self.sizes, self.opening, self.key = {}, {}, None, self.exact
+            return
+        self.opening, self.sizes = opening, opening.values
+        self.shapes = {
+            id(tensor): tuple([Dim(size) if isinstance(size, str) else size for size in shape])
+            for tensor, shape in zip(self.tensors, opening.pattern, strict=True)
+        }
+        self.key = self._key(self._marked, self._structure)
+
+    def tensor_shapes(self) -> Pattern:
+        """The shapes of the tensors, in order."""
+        return tuple([tensor.node.shape for tensor in self.tensors])  # type: ignore[misc]
+
+    def without_sizes(self) -> tuple[object, ...]:
+        """The key of calls that differ in no more than sizes (but 0 and 1) and numbers."""
+        masked = {id(t): tuple([min(s, 2) for s in t.node.shape]) for t in self.tensors}
+        marked = [type(leaf) if type(leaf) in (int, float) else leaf for leaf in self.leaves]
+        return self._key(marked, self._structure, masked)
 
     def candidates(self) -> dict[int, int | float]:
         """The numbers among the leaves, that could be opened."""
@@ -96,9 +135,12 @@ class Call:
         marked = [type(leaf) if type(leaf) in (int, float) else leaf for leaf in self.leaves]
         return self._key(marked, self._structure)
 
-    def _key(self, leaves: Sequence[Any], structure: object) -> tuple[object, ...]:
+    def _key(
+        self, leaves: Sequence[Any], structure: object,
+        shapes: Mapping[int, Shape] | None = None,
+    ) -> tuple[object, ...]:  # fmt: skip
         key: list[object] = [structure, gradient_mode.enabled]
-        shapes = self.shapes
+        shapes = self.shapes if shapes is None else shapes
         for leaf in leaves:
             if isinstance(leaf, TensorCore):
                 node, kept = leaf.node, leaf._leaf
@@ -161,7 +203,8 @@ class Call:
     def _brief(self, leaf: object) -> str:
         if not isinstance(leaf, TensorCore):
             return repr(leaf)
-        text = describe(self.shapes.get(id(leaf), leaf.node.shape), leaf.node.dtype)
+        named = None if self.opening is not None else self.shapes.get(id(leaf))
+        text = describe(named or leaf.node.shape, leaf.node.dtype)
         return f"{text} that requires a gradient" if leaf.node.tracked else text
 
     # -- dynamic sizes -----------------------------------------------------------------------------
@@ -186,11 +229,13 @@ class Call:
                     f"{tuple(shape)}; name an axis the argument has"
                 )
             size = tensor.node.shape[axis]
-            if not isinstance(size, int) or self.sizes.setdefault(symbol, size) != size:
+            sizes = self.sizes
+            if not isinstance(size, int) or sizes.get(symbol, size) != size:
                 raise OptionError(
-                    f"[jit] the dynamic size {symbol!r} is {self.sizes[symbol]} in one place and "
+                    f"[jit] the dynamic size {symbol!r} is {sizes[symbol]} in one place and "
                     f"{size} in another; give axes that may differ different names"
                 )
+            self.sizes = {**sizes, symbol: size}
             shape[axis] = Dim(symbol)
         return tuple(shape)
 

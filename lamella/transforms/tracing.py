@@ -22,6 +22,7 @@ from lamella.forks import in_child, new_lock
 from lamella.graph import names as naming
 from lamella.graph.replay import Recording as Replayed
 from lamella.graph.replay import replay
+from lamella.ir.asking import known_as
 from lamella.ir.dim import Shape, unify
 from lamella.ir.node import Node, topological
 from lamella.ops.leaf import placeholder
@@ -333,7 +334,8 @@ def _called(
     first = len(call.tensors)
     given = numbers.install(lambda handle, i: trace.take_argument(handle, first + i))
     args, options = call.traced_arguments(given)
-    leaves, structure = tree.flatten(f(*args, **options))
+    with known_as(numbers.of_size, call.opening is not None):
+        leaves, structure = tree.flatten(f(*args, **options))
     del args, options, given
     leaves = [numbers.result(leaf) for leaf in leaves]
     numbers.collect()
