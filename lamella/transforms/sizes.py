@@ -26,6 +26,7 @@ from lamella.transforms.signature import Call, Opening
 __all__ = ["OpenSizes", "refuse_schedules"]
 
 MOST: Final = 256  # forms of calls, shapes of one form, and shapes whose opening is known
+PATIENCE: Final = 4  # sizes that may be without a program that serves others, before none is open
 Axis = tuple[int, int]  # of a tensor by number
 
 
@@ -35,6 +36,7 @@ class _Form:
 
     closed: frozenset[Axis] = frozenset()
     patterns: tuple[Pattern, ...] = ()  # that programs were made for, the newest first
+    failures: int = 0  # sizes that one of these could not be opened for
     last: dict[tuple[int, ...], Pattern] = field(default_factory=dict)  # by sizes of closed axes
 
     def fixed(self, shapes: Pattern) -> tuple[int, ...]:
@@ -99,8 +101,12 @@ class OpenSizes:
         self._known.clear()
 
     def refuse(self, call: Call, tried: Sequence[Opening]) -> None:
-        """Close the axes that could not be opened."""
+        """Close the axes that could not be opened, or could be for other sizes but for few."""
         form, shapes = self._form(call), call.tensor_shapes()
+        if tried and all(opening.pattern in form.patterns for opening in tried):
+            form.failures += 1
+            if form.failures <= PATIENCE:
+                return
         form.closed |= {axis for each in tried for axis in _axes(each.pattern)}
         form.patterns = tuple(p for p in form.patterns if form.closed.isdisjoint(_axes(p)))
         _remember(form.last, form.fixed(shapes), shapes)
