@@ -142,7 +142,7 @@ def test_a_training_step_with_a_short_last_batch() -> None:
 
     (found, few), (wanted, many) = trained(None), trained(False)
     same(found, wanted)
-    assert few == 2 and many == 4
+    assert few < many == 4
 
 
 def test_gradients_through_a_call() -> None:
@@ -152,7 +152,7 @@ def test_gradients_through_a_call() -> None:
                          for h in (f, g))  # fmt: skip
         np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-5, atol=1e-6)
     assert f.programs == 2
-    assert f.lower(draw(45, 6)).memory >= 0 and f.programs == 2
+    assert f.lower(draw(45, 6)).memory > 0
 
 
 def test_no_size_of_a_trace_stays_outside() -> None:
