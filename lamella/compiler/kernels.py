@@ -19,6 +19,7 @@ from lamella.compiler.fusion import Group
 from lamella.compiler.inward import inward
 from lamella.compiler.pooling import pooling
 from lamella.compiler.rows import Rows
+from lamella.compiler.sliding import sliding
 from lamella.compiler.statements import Program, Statement
 from lamella.compiler.walk import mentions
 from lamella.compiler.written import certain
@@ -251,7 +252,7 @@ def draft(group: Group, program: Program, needed: set[Node], unit: VectorUnit) -
     elif group.kind == "across" and (axes := across(group.members[0])) is not None:
         blocks = TransposeKernel(group.members[0], axes, unit)
         body, work = blocks.grid(), blocks.work
-    elif (pool := pooling(group, needed)) is not None:
+    elif (pool := pooling(group, needed) or sliding(group, needed)) is not None:
         body = pool.grid()
         work = pool.work
     else:

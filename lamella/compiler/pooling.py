@@ -52,7 +52,7 @@ from lamella.ir.loops import (
 from lamella.ir.node import Node
 from lamella.ir.walk import expressions, roots, statements
 
-__all__ = ["PoolingKernel", "pooling"]
+__all__ = ["ROOM", "TASKS", "WRITTEN", "PoolingKernel", "folded", "in_any_order", "pooling"]
 
 TASKS = 16
 APART = 4  # taps that places are apart, along the lanes
@@ -66,11 +66,9 @@ Body = Callable[[Expr, dict[Var, Expr]], tuple[Stmt, ...]]
 def pooling(group: Group, needed: set[Node]) -> PoolingKernel | None:
     """The writer of a group that this schedule takes; None for all others."""
     first = group.members[0]
-    if group.kind != "loops" or not all(_in_place(m, group) for m in group.members[1:]):
+    if first.fold is None or not in_any_order(*first.fold):
         return None
-    if first.fold is None or not _in_any_order(*first.fold):
-        return None
-    found = windows(first)
+    found = folded(group)
     if found is None:
         return None
     size = found.last.positions * found.width * first.fold[1].dtype.itemsize
@@ -78,7 +76,14 @@ def pooling(group: Group, needed: set[Node]) -> PoolingKernel | None:
     return PoolingKernel(group, found, needed) if pays else None
 
 
-def _in_any_order(op: str, identity: Const) -> bool:
+def folded(group: Group) -> Windows | None:
+    """The windows that a group's first member folds, where all others follow it in place."""
+    if group.kind != "loops" or not all(_in_place(m, group) for m in group.members[1:]):
+        return None
+    return windows(group.members[0])
+
+
+def in_any_order(op: str, identity: Const) -> bool:
     """Whether a fold has the same bits in every order, as that of a program with open sizes."""
     return op in ("max", "min", "and", "or") or identity.dtype.kind != "f"
 
@@ -192,11 +197,11 @@ class PoolingKernel:
             fold: Stmt = Accumulate((f"f{name}",), self.op, (place(self.windows.value),))
             for loop in reversed(loops):
                 fold = For(loop, kind, (fold,))
-            to = add(mul(add(position, last.low), width), self._lane_of(inner))
+            to = add(mul(add(position, last.low), width), self.lane_of(inner))
             read = Read(f"f{name}", self.identity.dtype)
             return (Declare(read.name, read.dtype, self.identity), fold, Store(ROW, to, read))
 
-        return [self._along(last.high - last.low, f"x{name}", body)]
+        return [self.along(last.high - last.low, f"x{name}", body)]
 
     # -- the results -------------------------------------------------------------------------------
     def _results(self, where: dict[Var, Expr]) -> list[Stmt]:
@@ -204,25 +209,26 @@ class PoolingKernel:
         tap = Var("k", last.taps)
 
         def body(place: Expr, inner: dict[Var, Expr]) -> tuple[Stmt, ...]:
-            at = add(mul(place, last.step * width), mul(tap, width), self._lane_of(inner))
+            at = add(mul(place, last.step * width), mul(tap, width), self.lane_of(inner))
             read = Read("f", self.identity.dtype)
             fold = Accumulate(("f",), self.op, (Load(ROW, at, read.dtype),))
-            stores = self._stores(read, {**where, last.place: place, **inner})
+            stores = self.stored(read, {**where, last.place: place, **inner})
             loop = For(tap, "unroll", (fold,))
             return (Declare("f", read.dtype, self.identity), loop, *stores)
 
-        return [self._along(last.places, "r", body)]
+        return [self.along(last.places, "r", body)]
 
-    def _lane_of(self, inner: dict[Var, Expr]) -> Expr:
+    def lane_of(self, inner: dict[Var, Expr]) -> Expr:
         """An element's number among those of a position."""
         sizes = tuple(v.size for v in self.windows.inner)
         return linearise(tuple(inner[v] for v in self.windows.inner), sizes)
 
-    def _stores(self, total: Expr, where: dict[Var, Expr]) -> list[Stmt]:
+    def stored(self, total: Expr, where: dict[Var, Expr]) -> list[Stmt]:
+        """The stores of a result, and of what is computed from it."""
         index = tuple(where.get(v, constant(0)) for v in self.first.out)
         return stores(self.group.members, self.needed, total, index)
 
-    def _along(self, count: int, name: str, body: Body) -> For:
+    def along(self, count: int, name: str, body: Body) -> For:
         """The body for ``count`` positions and all inner axes, with lanes along both if memory has
         them one after the other.
         """

@@ -32,6 +32,7 @@ from lamella.compiler.fusion import PARALLEL, Group
 from lamella.compiler.mathlib.expand import FUNCTIONS
 from lamella.compiler.statements import Statement
 from lamella.compiler.walk import operations
+from lamella.compiler.windows import in_turn
 from lamella.dtypes import DType, int64
 from lamella.ir.decisions import at_least
 from lamella.ir.dim import Size, ceildiv, product
@@ -312,7 +313,8 @@ class Rows:
         if best is None or not last:
             return best
         inside = [(v, lane_cost(v, [i for i in indices if coefficient(i, v) != 0])) for v in last]
-        if not any(no_dearer(best, cost, v, own) for v, own in inside):
+        turns = any(map(in_turn, self.group.members))
+        if not turns and not any(no_dearer(best, cost, v, own) for v, own in inside):
             return None
         return None if at_least(self._scratch, SCRATCH // STRIP + 1, False) else best
 

@@ -14,14 +14,16 @@ from math import prod
 
 from lamella.compiler.statements import Statement
 from lamella.compiler.walk import affine_forms
+from lamella.ir.decisions import at_least
 from lamella.ir.index import TRUE, both, coefficient, parts
 from lamella.ir.loops import Apply, Const, Expr, Load, Var
 from lamella.ir.walk import loads_of
 
-__all__ = ["Axis", "Windows", "windows"]
+__all__ = ["Axis", "Windows", "in_turn", "windows"]
 
 TAPS = 16  # of the innermost axis, at most: they are written out
 MOST = 1024  # taps of a window
+NEAR = 2  # taps that places are apart, where lanes along the places find neighbours
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,25 @@ def windows(s: Statement) -> Windows | None:
     if len(known) < len(conditions) or any(axis.low >= axis.high for axis in axes):
         return None
     return _ordered(out, axes, _without(inside, known))
+
+
+def in_turn(s: Statement) -> bool:
+    """Whether a fold takes the last taps of overlapping windows one after the other, whatever the
+    schedule and whether sizes are open: lanes run along places, not along taps.
+    """
+    if s.kind != "fold" or s.second is not None or s.value is None or not s.reduce:
+        return False
+    tap = s.reduce[-1]
+    if not isinstance(tap.extent, int) or tap.extent == 1:
+        return False
+    forms = [parts(form)[1] for form in affine_forms([s.value])]
+    for place in s.out:
+        met = [terms for terms in forms if place in terms or tap in terms]
+        steps = {_ratio(terms.get(place, 0), terms.get(tap, 0)) for terms in met}
+        step = steps.pop() if len(steps) == 1 else None
+        if step is not None and step <= NEAR and step < tap.extent:
+            return at_least(place.size, 2, True)
+    return False
 
 
 def _ordered(out: Sequence[Var], axes: Sequence[Axis], value: Expr) -> Windows | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 import lamella as lm
 from lamella import ops
-from lamella.compiler import pooling
+from lamella.compiler import pooling, sliding
 from lamella.compiler.pipeline import compile_graph
 from lamella.config import config
 from lamella.dtypes import DType, bfloat16, float16, float32, float64, int8, int32
@@ -175,10 +176,69 @@ def test_plain_sums_stay_as_they_are() -> None:
     assert "local" not in text(ops.reduce_sum(x, (2,)))
 
 
-def test_sums_of_floats_keep_their_order() -> None:
-    """Tap by tap, as in a program whose sizes are open, which has no such rows."""
-    x = leaf(np.zeros((2, 32, 28, 28)))
-    assert f"local {pooling.ROW}" not in text(pooled(x, "sum", (3, 3), (1, 1), (1, 1), 0.0))
+def in_turn(x: np.ndarray, taps: Sequence[int], steps: Sequence[int], around: int) -> np.ndarray:
+    """Sums over padded windows of the last axes, tap by tap."""
+    lead = x.ndim - len(taps)
+    wide = np.pad(x, [(0, 0)] * lead + [(around, around)] * len(taps))
+    seen = np.lib.stride_tricks.sliding_window_view(wide, tuple(taps), tuple(range(lead, x.ndim)))
+    seen = seen[tuple([slice(None)] * lead + [slice(None, None, step) for step in steps])]
+    total = np.zeros(seen.shape[: x.ndim], x.dtype)
+    for tap in np.ndindex(*taps):
+        total = total + seen[(..., *tap)]
+    return total
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(
+    ("space", "taps", "steps"),
+    [((28, 28), (3, 3), (1, 1)), ((27, 30), (3, 3), (2, 2)), ((31,), (4,), (2,)),
+     ((9, 7, 12), (3, 2, 3), (1, 1, 1)), ((70, 41), (5, 5), (1, 2)), ((11, 9), (7, 7), (1, 1))],
+)  # fmt: skip
+def test_sums_of_floats_go_tap_by_tap(
+    space: tuple[int, ...], taps: tuple[int, ...], steps: tuple[int, ...], last: bool
+) -> None:
+    """The bits are those of the plainest order, in which programs with open sizes add as well."""
+    x = np.random.default_rng(5).normal(size=(2, 20, *space)).astype(np.float32)
+    x[0, 3, (2,) * len(space)] = np.inf  # what lies around is no product with zero
+    want = in_turn(x, taps, steps, 1)
+    stored = np.moveaxis(x, 1, -1) if last else x
+    node = pooled(leaf(stored), "sum", taps, steps, (1,) * len(space), 0.0, last)
+    assert f"local {sliding.IMAGE}" in text(node)
+    found = run(node)
+    np.testing.assert_array_equal(np.moveaxis(found, -1, 1) if last else found, want)
+
+
+@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize("count", [False, True])
+def test_averages_of_open_sizes(step: int, count: bool) -> None:
+    """Sizes that have changed are open: the same bits as of a program for one size."""
+    average = functools.partial(
+        lm.nn.functional.avg_pool2d, kernel_size=3, stride=step, padding=1, count_include_pad=count
+    )
+    step_of = lm.jit(average)
+    for rows, columns in ((9, 12), (14, 31), (40, 17), (33, 65)):
+        x = np.random.default_rng(rows).normal(size=(2, 3, rows, columns)).astype(np.float32)
+        want = in_turn(x, (3, 3), (step, step), 1)
+        by = 9.0 if count else in_turn(np.ones_like(x), (3, 3), (step, step), 1)
+        with lm.no_grad():
+            np.testing.assert_array_equal(step_of(lm.asarray(x)).numpy(), want / by)
+            np.testing.assert_array_equal(average(lm.asarray(x)).numpy(), want / by)
+
+
+def test_an_average_may_replace_what_it_is_added_to() -> None:
+    """The tail reads what is written over: no row is made twice."""
+    draw = np.random.default_rng(6)
+    x, y = (draw.normal(size=(3, 2, 35, 8)).astype(np.float32) for _ in range(2))
+
+    @lm.jit
+    def step(state: dict[str, lm.Tensor], x: lm.Tensor) -> None:
+        state["y"] = state["y"] + lm.nn.functional.avg_pool2d(x, 3, 1, 1) * 9.0
+
+    state = {"y": lm.asarray(y)}
+    for _ in range(2):
+        step(state, lm.asarray(x))
+    want = y + 2 * in_turn(x, (3, 3), (1, 1), 1)
+    np.testing.assert_allclose(state["y"].numpy(), want, rtol=1e-4, atol=1e-5)
 
 
 def test_open_batches() -> None:
