@@ -11,7 +11,7 @@ from math import gcd, prod
 
 from lamella import ops
 from lamella.compiler.convolution_base import ConvolutionWriter, axes_of
-from lamella.compiler.convolution_plan import Axis, flattened, lanes, plan
+from lamella.compiler.convolution_plan import Axis, beside, flattened, lanes, plan
 from lamella.compiler.convolution_tiles import ConvolutionKernel
 from lamella.compiler.depthwise import DepthwiseKernel
 from lamella.compiler.depthwise_weights import sums_of_places
@@ -67,16 +67,35 @@ def direct(
         return None
     if steady and (transform := _winograd(op, node, inputs, unit)) is not None:
         return transform
-    wide = lanes(axes, each, unit, itemsize)
+    several = beside(groups, each, channels, unit.bytes // itemsize)
+    if several > 1 and (found := _packed(op, node, inputs, axes, unit, several)) is not None:
+        return found
+    return _packed(op, node, inputs, axes, unit, 1)
+
+
+def _packed(
+    op: Conv, node: Node, inputs: Sequence[Node], axes: Sequence[Axis], unit: VectorUnit,
+    several: int,
+) -> Node | None:  # fmt: skip
+    """The convolution with channels last and kernels packed, ``several`` groups side by side; None
+    where what a task would copy of the image is too large.
+    """
+    x, w = inputs
+    itemsize = accumulator(node.dtype).itemsize
+    groups, channels = int(x.shape[1]) // int(w.shape[1]) // several, int(w.shape[1])
+    each = int(w.shape[0]) // groups
+    wide = each if several > 1 else lanes(axes, each, unit, itemsize)
+    copied = channels * (wide if several > 1 else 1)
     outer = groups * int(x.shape[0]) * axes[0].each * prod(a.phases for a in axes)
     blocks = -(-each // wide)
 
     def fits(parts: int) -> bool:
-        of_each = channels // parts
+        of_each = copied // parts
         return plan(axes, outer * parts, of_each, blocks, wide, unit, itemsize) is not None
 
     if not fits(1):
-        return _in_parts(op, node, inputs, wide, fits) if groups == 1 else None
+        alone = groups == several == 1
+        return _in_parts(op, node, inputs, wide, fits) if alone else None
     packed = pack(w, groups, wide)
     last = conv_last(op, channels_last(x), packed, node.shape[2:], node.shape[1], node.dtype)
     return channels_first(last)

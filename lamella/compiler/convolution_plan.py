@@ -15,11 +15,14 @@ from math import prod
 
 from lamella.ir.vectors import VectorUnit
 
-__all__ = ["LINE", "Axis", "Plan", "crowded", "flattened", "lanes", "parts_of", "plan"]
+__all__ = [
+    "LINE", "Axis", "Plan", "beside", "crowded", "flattened", "lanes", "parts_of", "plan",
+]  # fmt: skip
 
 SCRATCH = 448 * 1024  # bytes of image that a task copies: it stays in the second-level cache
 TASKS = 16  # tasks that keep workers busy
 LINE, PAGE = 64, 4096  # bytes of a cache line; bytes between lines that meet in one set
+FEW = 16  # input channels of groups that lie side by side
 WAYS = 8  # lines of one set that a first-level cache holds
 STREAM = 32  # bytes of kernels a core takes from its second-level cache in a cycle
 
@@ -150,6 +153,18 @@ def lanes(axes: Sequence[Axis], channels: int, unit: VectorUnit, itemsize: int) 
         blocks = parts_of(channels, vectors * width)
         costs.append((blocks * _best(axes, vectors, unit)[0], vectors))
     return min(costs)[1] * width
+
+
+def beside(groups: int, each: int, channels: int, width: int) -> int:
+    """How many groups, of ``each`` output channels and so many input channels, lie side by side in
+    vectors of ``width`` lanes: all that a vector holds, if their channels are few.
+
+    >>> beside(32, 4, 4, 8), beside(32, 8, 8, 8), beside(3, 4, 4, 8)
+    (2, 1, 1)
+    """
+    several = width // each
+    whole = several > 1 and several * each == width and groups % several == 0
+    return several if whole and channels <= FEW else 1
 
 
 def plan(

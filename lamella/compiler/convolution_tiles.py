@@ -66,6 +66,7 @@ class ConvolutionKernel(ConvolutionWriter):
         super().__init__(group, program, needed, w.shape[2:-2])
         self.groups, self.blocks, self.lanes = sizes_of(w.shape[0], w.shape[1], w.shape[-1])
         self.inner = int(w.shape[-2])  # input channels of a group
+        self.beside = int(node.inputs[0].shape[-1]) // (self.groups * self.inner)
         self.each = int(node.shape[-1]) // self.groups
         flat = flattened(self.axes, self.images)
         self.flat = flat is not None
@@ -161,7 +162,7 @@ class ConvolutionKernel(ConvolutionWriter):
         kernel = cast(
             self.kernel((self.at_group, block, *kernel_tap, channel, lane)), self.dtype
         )
-        pixel = self._operand(taps, channel, add(top, r), add(left, s))
+        pixel = self._operand(taps, channel, lane, add(top, r), add(left, s))
         at = add(mul(r, p.columns * self.lanes), mul(s, self.lanes), lane)
         old = Load("acc", at, self.dtype)
         step: Stmt = Store("acc", at, multiply_add(pixel, kernel, old))
@@ -176,13 +177,17 @@ class ConvolutionKernel(ConvolutionWriter):
             step = For(taps[axis], "serial", (step,))
         return step
 
-    def _operand(self, taps: Sequence[Var], channel: Expr, row: Expr, column: Expr) -> Expr:
+    def _operand(
+        self, taps: Sequence[Var], channel: Expr, lane: Expr, row: Expr, column: Expr
+    ) -> Expr:
         """The image's number for a place (of this phase) and tap: from scratch or in place."""
         high, wide = self.axes[1:]
         if self.direct:
             places = (self.depth, row, column)
             at = tuple(self.position(a, places[a], taps[a]) for a in range(3))
             return self.pixel(at, self._channel(channel))
+        if self.beside > 1:
+            channel = add(mul(channel, self.lanes), lane)
         if self.rows_apart:
             y = add(mul(taps[1], self.plan.task_rows), sub(row, self.top))
         else:
@@ -190,8 +195,20 @@ class ConvolutionKernel(ConvolutionWriter):
         x = add(mul(sub(column, self.left), wide.step), mul(taps[2], wide.gap))
         return Load("image", self._scratch(taps[0], y, x, channel), self.dtype)
 
-    def _channel(self, inner: Expr) -> Expr:
-        return add(mul(self.at_group, self.inner), inner)
+    @property
+    def copied(self) -> int:
+        """Elements of a place in scratch: a group's channels, or of groups side by side each
+        channel in all lanes that multiply by it.
+        """
+        return self.inner * (self.lanes if self.beside > 1 else 1)
+
+    def _channel(self, copied: Expr) -> Expr:
+        """The image's channel, of an element of a place in scratch."""
+        group, inner = mul(self.at_group, self.beside), copied
+        if self.beside > 1:
+            inner, lane = split_linear(copied, (self.inner, self.lanes))
+            group = add(group, floordiv(lane, self.lanes // self.beside))
+        return add(mul(group, self.inner), inner)
 
     # -- the tail ----------------------------------------------------------------------------------
     def _tail(self, block: Expr, tile: tuple[Expr, Expr], start: tuple[Expr, Expr]) -> list[Stmt]:
@@ -216,7 +233,7 @@ class ConvolutionKernel(ConvolutionWriter):
     # -- the copy of the image ---------------------------------------------------------------------
     def _reads_in_place(self) -> bool:
         """Whether nothing is padded and a number is one plain load, channels side by side."""
-        if not all(a.unpadded for a in self.axes):
+        if self.beside > 1 or not all(a.unpadded for a in self.axes):
             return False
         value, channel, at = self._probe()
         if not isinstance(value, Load) or coefficient(value.index, channel) != 1:
@@ -226,7 +243,7 @@ class ConvolutionKernel(ConvolutionWriter):
 
     def _probe(self) -> tuple[Expr, Var, tuple[Var, ...]]:
         """An element of the image, and the variables of its channel and of its place."""
-        channel = Var("probe", self.inner)
+        channel = Var("probe", self.copied)
         at = tuple(Var(f"probe{a}", axis.size) for a, axis in enumerate(self.axes))
         return self.pixel(at, self._channel(channel)), channel, at
 
@@ -247,19 +264,19 @@ class ConvolutionKernel(ConvolutionWriter):
     def _scratch(self, z: Expr, y: Expr, x: Expr, channel: Expr) -> Expr:
         sizes = self._windows()
         if self.channels_first:
-            return linearise((channel, z, y, x), (self.inner, *sizes))
+            return linearise((channel, z, y, x), (self.copied, *sizes))
         return linearise((z, y, x, channel), (*sizes, self.pitch))
 
     def _copy(self) -> list[Stmt]:
         """The task's part of the image into scratch, zeros where it ends."""
         value, channel, (*_, last) = self._probe()
         loads = [e.index for e in loads_of(value)]
-        self.channels_first = bool(loads) and all(
+        self.channels_first = self.beside == 1 and bool(loads) and all(
             coefficient(e, channel) != 1 and coefficient(e, last) == 1 for e in loads
         )
         sizes = self._windows()
-        self.pitch = self.inner
-        if not self.channels_first and self._crowded((sizes[2] * self.inner, self.inner)):
+        self.pitch = self.copied
+        if not self.channels_first and self._crowded((sizes[2] * self.pitch, self.pitch)):
             self.pitch += LINE // self.dtype.itemsize
         body: list[Stmt] = [Alloc("image", self.dtype, prod(sizes) * self.pitch, "local")]
         z, y = Var("iz", sizes[0]), Var("iy", sizes[1])
@@ -315,12 +332,17 @@ class ConvolutionKernel(ConvolutionWriter):
             j = Var(name, extent_of(count))
             column, inner = add(first, j), channel
             loops: list[Var] = [j]
-        elif source is None or (self.groups == 1 and self.pitch == self.inner):
+        elif self.beside > 1 and source is not None:
+            loops = [Var(name, extent_of(count)), Var(f"{name}c", self.inner)]
+            loops.append(Var(f"{name}l", self.lanes))
+            sizes = self.inner, self.lanes
+            column, inner = add(first, loops[0]), linearise((loops[1], loops[2]), sizes)
+        elif source is None or (self.groups == 1 and self.pitch == self.copied):
             j = Var(name, extent_of(mul(count, self.pitch)))
             column, inner = add(first, floordiv(j, self.pitch)), mod(j, self.pitch)
             loops = [j]
         else:
-            outer, j = Var(name, extent_of(count)), Var(f"{name}c", self.inner)
+            outer, j = Var(name, extent_of(count)), Var(f"{name}c", self.copied)
             column, inner = add(first, outer), j
             loops = [outer, j]
         value = zero
@@ -329,14 +351,16 @@ class ConvolutionKernel(ConvolutionWriter):
             value = self.pixel(place, self._channel(inner))
         body: Stmt = Store("image", self._scratch(*at, column, inner), value)
         body = For(loops[-1], "lanes", (body,))
-        return (For(loops[0], "serial", (body,)),) if len(loops) > 1 else (body,)
+        for loop in reversed(loops[:-1]):
+            body = For(loop, "serial" if loop is loops[0] else "unroll", (body,))
+        return (body,)
 
 
 def _plan(kernel: ConvolutionKernel, unit: VectorUnit) -> Plan:
     outer = kernel.groups * kernel.count * kernel.axes[0].each
     outer *= prod(tuple(a.phases for a in kernel.axes))
     found = plan(
-        kernel.axes, outer, kernel.inner, kernel.blocks, kernel.lanes, unit,
+        kernel.axes, outer, kernel.copied, kernel.blocks, kernel.lanes, unit,
         kernel.dtype.itemsize,
     )  # fmt: skip
     if found is None:

@@ -1,7 +1,8 @@
 """Convolution as the compiler runs it: images with channels last, kernels packed by lanes.
 
 Input: an image (N, *S, C) and kernels (G, B, *K, C / G, L): for each group, blocks of L output
-channels side by side, the last block filled up with zeros. Output: (N, *P, O). The meaning is that
+channels side by side, the last block filled up with zeros. Or groups of few channels side by side,
+several in a block: (G / several, B, *K, C / G, L). Output: (N, *P, O). The meaning is that
 of :class:`lamella.ops.convolution.Conv` with axes moved; every derivative and batching rule is
 ``Conv``'s. Nobody records it: ``compiler.convolution`` puts it in the place of ``conv``.
 """
@@ -52,13 +53,19 @@ class ConvLast(Conv):
         groups, blocks, lanes = w.shape[0], w.shape[1], w.shape[-1]
         each = node.shape[-1] // groups
         fits = each * groups == node.shape[-1] and -((-each) // lanes) == blocks
-        if not fits or groups * w.shape[-2] != x.shape[-1]:
+        beside = self.beside(node)
+        if not fits or groups * beside * w.shape[-2] != x.shape[-1] or each % beside:
             raise ShapeError(
                 f"[conv_last] image {x.shape}, kernel {w.shape} and {node.shape[-1]} channels: "
                 "they do not divide into groups and lanes; pack kernels with ops.pack"
             )
         dtype = result_dtype(self.name, x.dtype, node.dtype)
         check_fits(node, (x.shape[0], *node.shape[1:-1], node.shape[-1]), dtype)
+
+    def beside(self, node: Node) -> int:
+        """How many groups are packed side by side, as one."""
+        x, w = node.inputs
+        return max(1, int(x.shape[-1]) // (int(w.shape[0]) * int(w.shape[-2])))
 
     def first(self, node: Node, x: Node, w: Node) -> Node:
         """The same convolution with channels first and plain kernels."""
@@ -110,8 +117,12 @@ class ConvLast(Conv):
     def contraction(self, node: Node, args: Sequence[Element]) -> Contraction:
         """As ``Conv``'s: m are output channels, n images and positions, k channels and taps."""
         x, w = node.inputs
-        groups, channels, lanes = w.shape[0], w.shape[-2], w.shape[-1]
+        channels, lanes, beside = w.shape[-2], w.shape[-1], self.beside(node)
+        groups = w.shape[0] * beside
         rows = node.shape[-1] // groups
+
+        def packed(group: Expr, row: Expr) -> Expr:
+            return ix.add(ix.mul(ix.mod(group, beside), rows), row)
 
         def channel(group: Expr, inner: Expr, size: Size) -> Expr:
             return ix.add(ix.mul(group, size), inner)
@@ -121,9 +132,10 @@ class ConvLast(Conv):
             m=(rows,),
             n=(x.shape[0], *node.shape[1:-1]),
             k=(channels, *self.taps(w)),
-            left=lambda g, m, k: args[1](
-                (g[0], ix.floordiv(m[0], lanes), *k[1:], k[0], ix.mod(m[0], lanes))
-            ),
+            left=lambda g, m, k: args[1]((
+                ix.floordiv(g[0], beside), ix.floordiv(packed(g[0], m[0]), lanes), *k[1:], k[0],
+                ix.mod(packed(g[0], m[0]), lanes),
+            )),  # fmt: skip
             right=lambda g, k, n: padded(
                 self,
                 args[0],
@@ -137,9 +149,9 @@ class ConvLast(Conv):
 
     @classmethod
     def samples(cls) -> Iterator[Sample]:
-        """Ranks, strides, padding, dilations, groups, a block that is not full."""
-        for x, w, places, op, lanes in _CASES:
-            groups = x[-1] // w[1]
+        """Ranks, strides, padding, dilations, groups (also side by side), a block not full."""
+        for x, w, places, op, lanes, beside in _CASES:
+            groups = x[-1] // w[1] // beside
 
             def build(
                 a: Node, b: Node, c: tuple[ConvLast, int, int, tuple[int, ...]] = (
@@ -151,15 +163,16 @@ class ConvLast(Conv):
             yield Sample((x, w), build, dtypes.FLOATS)
 
 
-# image, plain kernel, positions, operation, lanes
+# image, plain kernel, positions, operation, lanes, groups side by side
 _CASES: tuple[
-    tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], ConvLast, int], ...
+    tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], ConvLast, int, int], ...
 ] = (
-    ((2, 6, 3), (5, 3, 3), (4,), ConvLast((1,), (0,), (1,), (1,)), 4),
-    ((1, 5, 4, 4), (6, 2, 3, 3), (3, 2), ConvLast((2, 2), (1, 1), (1, 1), (1, 1)), 2),
-    ((2, 4, 4, 2), (4, 2, 3, 3), (8, 8), ConvLast((1, 1), (1, 1), (2, 2), (1, 1)), 4),
+    ((2, 6, 3), (5, 3, 3), (4,), ConvLast((1,), (0,), (1,), (1,)), 4, 1),
+    ((1, 5, 4, 4), (6, 2, 3, 3), (3, 2), ConvLast((2, 2), (1, 1), (1, 1), (1, 1)), 2, 1),
+    ((1, 4, 4, 8), (8, 2, 3, 3), (4, 4), ConvLast((1, 1), (1, 1), (1, 1), (1, 1)), 4, 2),
+    ((2, 4, 4, 2), (4, 2, 3, 3), (8, 8), ConvLast((1, 1), (1, 1), (2, 2), (1, 1)), 4, 1),
     ((1, 3, 4, 4, 2), (3, 2, 2, 2, 1), (2, 4, 2), ConvLast((1,) * 3, (0, 1, 1), (1,) * 3,
-     (1, 1, 2)), 4),
+     (1, 1, 2)), 4, 1),
 )  # fmt: skip
 
 

@@ -91,6 +91,8 @@ def convolutions(draw: st.DrawFn) -> Node:
     channels, filters = draw(st.integers(1, 9)), draw(st.integers(1, 20))
     if draw(st.integers(0, 2)) == 0:  # each channel by itself
         groups, channels, filters = draw(st.sampled_from((2, 7, 16, 40, 130))), 1, 1
+    elif draw(st.integers(0, 2)) == 0:  # groups of few channels, side by side
+        groups, filters = draw(st.sampled_from((4, 6, 8, 16))), 2 ** (filters % 3)
     images = draw(st.integers(1, 3))
     rng = np.random.default_rng(draw(st.integers(0, 999)))
     x = leaf(rng, (images, groups * channels, *size), float32)
@@ -102,6 +104,21 @@ def convolutions(draw: st.DrawFn) -> Node:
 @settings(max_examples=60, deadline=None)
 def test_random_convolutions(node: Node) -> None:
     check(node)
+
+
+@pytest.mark.parametrize(("channels", "filters"), [(4, 4), (3, 2), (20, 4), (4, 8)])
+def test_groups_of_few_channels(channels: int, filters: int) -> None:
+    """As many groups lie side by side as a vector holds, where their channels are few."""
+    rng = np.random.default_rng(channels)
+    shapes = (2, 16 * channels, 9, 21), (16 * filters, channels, 3, 3)
+    x, w = (leaf(rng, shape, float32) for shape in shapes)
+    node = ops.conv(x, w, (1, 1), ((1, 1), (1, 1)), groups=16)
+    (found,) = [n for n in topological(layouts([node], AVX2)) if n.op.name == "conv_last"]
+    several = 8 // filters if channels < 20 else 1
+    assert found.inputs[1].shape[0] == 16 // several
+    check(node)
+    x, w = (leaf(rng, shape, float16) for shape in shapes)
+    check(ops.conv(x, w, (2, 1), ((1, 1), (1, 1)), groups=16))
 
 
 @given(convolutions(), st.integers(0, 99))

@@ -37,14 +37,14 @@ def test_repeats_inside_sums_of_indices(target: str) -> None:
         return (
             lm.repeat(twice, 4, axis=1), twice[:, 3:41] * 2, lm.repeat(x[:, ::3], 2, axis=1),
             lm.pad(twice, ((0, 0), (2, 5))) + lm.pad(lm.tile(x, (1, 2)), ((0, 0), (5, 2))),
-            lm.sum(lm.repeat(x, 8, axis=1).reshape(5, 48, 4), axis=2),
+            lm.sum(lm.repeat(x, 8, axis=1).reshape(5, 48, 4), axis=2), lm.repeat(x[:, 1::5], 8, 1),
         )  # fmt: skip
 
     twice = np.repeat(a, 2, axis=1)
     wanted = (
         np.repeat(a, 8, axis=1), twice[:, 3:41] * 2, np.repeat(a[:, ::3], 2, axis=1),
         np.pad(twice, ((0, 0), (2, 5))) + np.pad(np.tile(a, (1, 2)), ((0, 0), (5, 2))),
-        twice * 4,
+        twice * 4, np.repeat(a[:, 1::5], 8, axis=1),
     )  # fmt: skip
     with config(target=target, cache=0):
         for y, value in zip(lm.jit(f)(lm.asarray(a)), wanted, strict=True):

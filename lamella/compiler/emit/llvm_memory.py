@@ -31,6 +31,7 @@ from lamella.errors import CompilerError
 __all__ = ["Affine", "Buffer", "Memory"]
 
 LINE: Final = 64  # bytes of memory that come together
+FEW: Final = 4  # elements of a vector, each in many lanes, that are read one by one
 
 
 @dataclass(slots=True)
@@ -178,9 +179,13 @@ class Memory:
         wide_other = self.b.splat(other, self.lanes)
         if index.step in (1, -1):
             return self._load_row(buffer, index, self._with_lanes(mask), wide_other)
-        if mask is None and index.repeat > 1 and index.varying is None and index.stride == 1:
+        repeated = index.repeat > 1 and index.varying is None
+        if mask is None and repeated and index.stride == 1:
             return self._load_repeated(buffer, index, other)
         mask = self._with_lanes(mask)
+        few = repeated and self.lanes // index.repeat <= FEW
+        if mask is None and few and isinstance(index.stride, int):
+            return self._load_few(buffer, index, index.stride)
         if mask is None and index.step == 2:
             return self._load_every_second(buffer, index)
         return self._gather(buffer, index, mask, wide_other)
@@ -274,6 +279,20 @@ class Memory:
         value = self._load_row(buffer, row, self.mask, fill)
         self.lanes, self.mask = lanes, outside
         return self.b.shuffle((lane // repeat for lane in range(lanes)), value)
+
+    def _load_few(self, buffer: Buffer, index: Affine, step: int) -> Value:
+        """Elements at equal steps, each in as many lanes: read one by one, then moved."""
+        lanes, size = self.lanes, buffer.dtype.itemsize
+        ones: list[Value] = []
+        for number in range(lanes // index.repeat):
+            pointer = self.address(buffer, index, number * step)
+            text = f"load {memory_type(buffer.dtype)}, ptr {pointer.text}, align {size}"
+            ones.append(self.b.splat(self._load(buffer, text, 0, pointer.place), lanes))
+        found = ones[0]
+        for number, one in enumerate(ones[1:], 1):
+            order = [lane + lanes * (lane // index.repeat >= number) for lane in range(lanes)]
+            found = self.b.shuffle(order, found, one)
+        return found
 
     def _in_memory(self, value: Value) -> Value:
         """A value as it lies in memory."""
