@@ -119,14 +119,18 @@ def _width(found: Survey, target: Target) -> int:
 
 
 def _unroll(found: Survey) -> int:
-    """Registers side by side: four partial sums hide the latency of an addition; long bodies need
-    the registers, hide it themselves, and would take LLVM twice the time.
+    """Registers side by side: four partial sums hide the latency of an addition; two of what has no
+    variables share the constants they load, as long as they need not be spilled.
     """
     if found.folds:
         return 4 if found.values <= 12 else 2 if found.values <= 24 else 1
-    return 2 if found.operations <= 8 else 1
+    most = SHORT if found.variables else MEDIUM
+    return 2 if found.operations <= most else 1
 
 
+# operations up to which a body is written for two registers side by side: with variables, without
+SHORT: Final = 8
+MEDIUM: Final = 50
 # operations from which a mask in every group costs less than compiling the body a second time
 LONG: Final = 10
 # operations from which several registers of each value side by side would be spilled
