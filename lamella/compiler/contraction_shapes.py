@@ -19,8 +19,8 @@ from lamella.ir.dim import Size
 from lamella.ir.vectors import VectorUnit
 
 __all__ = [
-    "RUN", "STRIP", "Lies", "Shape", "Thin", "are_few", "choose", "kept_width", "panel_width",
-    "thin",
+    "LARGE", "RUN", "STRIP", "Lies", "Shape", "Thin", "are_few", "choose", "kept_width",
+    "panel_width", "thin",
 ]  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from lamella import ops
 from lamella.compiler.canonicalise import first_of, last_of, map_graph, with_inputs
-from lamella.compiler.contraction_shapes import STRIP, are_few
+from lamella.compiler.contraction_shapes import LARGE, STRIP, are_few
 from lamella.compiler.partition import is_external
 from lamella.dtypes import float32
 from lamella.ir.decisions import at_least, counted
@@ -28,8 +28,7 @@ ROWS, COLUMNS = 12, 64  # of such a block, at least
 DEEP = 4096  # terms of a sum from which splitting pays
 PIECE = 512  # terms of a part, at least
 WORK = 1 << 19  # multiply-adds from which splitting pays
-STREAM = 1 << 20  # elements of a factor that is streamed in parts
-STREAMED = 256  # terms of such a part, at least
+STREAMED = 128  # terms of a part of a product that streams its large factor, at least
 
 
 def split_contractions(outputs: Sequence[Node]) -> list[Node]:
@@ -64,9 +63,9 @@ def _wanted(node: Node, op: Contract) -> tuple[int, int]:
     n = product(tuple(sizes[i] for i in op.out_labels if i not in op.a_labels))
     batch = product(tuple(sizes[i] for i in op.out_labels if i in op.a_labels and i in op.b_labels))
     terms = product(tuple(sizes[i] for i in summed))
-    strips = _strips(node, op, m, n, terms)
-    if strips:
-        return label, max(1, counted(sizes[label], STREAMED, BUSY // strips, 1))
+    most = _streamed(node, op, m, n, terms)
+    if most:
+        return label, max(1, counted(sizes[label], STREAMED, most, 1))
     blocks = batch * ceildiv(m, ROWS) * ceildiv(n, COLUMNS)
     if not at_least(terms, DEEP, False) or not at_least(batch * m * n * terms, WORK, False):
         return label, 1
@@ -74,21 +73,22 @@ def _wanted(node: Node, op: Contract) -> tuple[int, int]:
     return label, counted(sizes[label], PIECE, BUSY // many, 1) if 2 * many <= BUSY else 1
 
 
-def _strips(node: Node, op: Contract, m: Size, n: Size, terms: Size) -> int:
-    """Strips of columns of a product that streams its large factor, few rows against one that lies
-    along its columns; 0 for every other, and at most ``BUSY + 1``. Parts of k let each strip be as
-    wide as sums have room for, so that memory is read in order.
+def _streamed(node: Node, op: Contract, m: Size, n: Size, terms: Size) -> int:
+    """The most parts of k of a product that streams its large factor, few rows against one that
+    lies along its columns; 0 for every other. Parts let each strip of columns be as wide as sums
+    have room for, so that memory is read in order. A part is large enough to be streamed itself.
     """
     if any(i in op.a_labels and i in op.b_labels for i in op.out_labels):
         return 0  # a batch
     right = at_least(n, m, True)
     few, many = (m, n) if right else (n, m)
     large, labels = (node.inputs[1], op.b_labels) if right else (node.inputs[0], op.a_labels)
-    if not at_least(many * terms, STREAM, False) or not are_few(few, many):
+    if not at_least(many * terms, 2 * LARGE, False) or not are_few(few, many):
         return 0
     if _stored(large, labels)[-1] not in op.out_labels:
         return 0
-    return counted(ceildiv(many * few * node.dtype.itemsize, STRIP), 1, BUSY + 1, 0)
+    strips = counted(ceildiv(many * few * node.dtype.itemsize, STRIP), 1, BUSY, 0)
+    return max(1, counted(many * terms, LARGE, BUSY // strips, 1)) if strips else 0
 
 
 def _stored(factor: Node, labels: Sequence[int]) -> Sequence[int]:

@@ -11,7 +11,7 @@ every sum depends on sizes alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from lamella.compiler.contraction_base import ContractionKernel, plain, plain_loads
@@ -104,8 +104,9 @@ class ThinKernel(ContractionKernel):
 
 class StreamKernel(ThinKernel):
     """Sums of a wide strip in the first-level cache; a few steps of k at a time, so that memory is
-    read in as many places at a time as there are steps. A few vectors of each step stay in
-    registers for all rows.
+    read in as many places at a time as there are steps. Where a strip is as wide as memory's rows,
+    the steps are a part of k apart, and each place reads on from row to row. A few vectors of each
+    step stay in registers for all rows.
     """
 
     @property
@@ -122,18 +123,21 @@ class StreamKernel(ThinKernel):
         body: list[Stmt] = []
         if turns != 0:
             turn = Var("mk", turns)
-            body.append(For(turn, "serial", tuple(self._turn(mul(turn, steps)))))
+            whole = not at_least(self.sizes[2], self.shape.columns + 1, True)
+            self.apart, self.on = (turns, 1) if whole else (1, steps)
+            body.append(For(turn, "serial", tuple(self._turn(mul(turn, self.on)))))
         if not isinstance(rest, int):
             step = Var("mr", rest)
-            each = self._add(add(mul(turns, steps), step), 1, "r", constant(0), count)
+            each = self._add([add(mul(turns, steps), step)], "r", constant(0), count)
             body.append(For(step, "serial", (each,)))
         elif rest:
-            body.append(self._add(mul(turns, steps), rest, "r", constant(0), count))
+            last = [add(mul(turns, steps), step) for step in range(rest)]
+            body.append(self._add(last, "r", constant(0), count))
         return body
 
     def _turn(self, k0: Expr) -> list[Stmt]:
         """Add the steps of a turn: whole runs of columns, then what is left of them."""
-        count, steps, width = self.count, self.shape.group, self.run * self.lanes
+        count, width = self.count, self.run * self.lanes
         runs = plain(floordiv(count, width))
         rest = plain(add(count, mul(runs, -width)))
         run, row = Var("mb", runs), Var("mi", self.rows)
@@ -142,8 +146,12 @@ class StreamKernel(ThinKernel):
         across = For(run, "serial", (*self._ahead(k0, start), For(row, "unroll", line)))
         body: list[Stmt] = [] if runs == 0 else [across]
         if rest != 0:
-            body.append(self._add(k0, steps, "t", mul(runs, width), rest))
+            body.append(self._add(self._steps(k0), "t", mul(runs, width), rest))
         return body
+
+    def _steps(self, k0: Expr) -> list[Expr]:
+        """The steps of k of a turn that begins with ``k0``."""
+        return [add(k0, mul(self.apart, step)) for step in range(self.shape.group)]
 
     def _ahead(self, k0: Expr, start: Expr) -> list[Stmt]:
         """Hints for the same columns, a run of them from ``start`` on, of the steps after these."""
@@ -151,8 +159,8 @@ class StreamKernel(ThinKernel):
             return []
         j = Var("hj", self.run * self.lanes)
         found: dict[Prefetch, None] = {}
-        for step in range(self.shape.group, 2 * self.shape.group):
-            value = self.right(add(self.column0, start, j), add(k0, step))
+        for k in self._steps(add(k0, self.on)):
+            value = self.right(add(self.column0, start, j), k)
             for load in plain_loads(value):
                 for shift in range(0, self.run * self.lanes, LINE // load.dtype.itemsize):
                     index = Substitution({j: constant(shift)})(load.index)
@@ -161,7 +169,7 @@ class StreamKernel(ThinKernel):
 
     def _line(self, k0: Expr, i: Var, start: Expr) -> tuple[Stmt, ...]:
         """Add the steps of a turn to a run of columns of one row: a step's factor is read once."""
-        steps, lanes = self.shape.group, self.lanes
+        lanes = self.lanes
 
         def each(tag: str, value: Callable[[Expr], Expr], to: str = "sums") -> Stmt:
             part, j = Var("mv" + tag, self.run), Var("mj" + tag, lanes)
@@ -177,18 +185,17 @@ class StreamKernel(ThinKernel):
             return self.fused(self.left(i, k), right, total(at))
 
         first = each("b", lambda at: Load("tile", self._place(i, add(start, at)), self.dtype))
-        turns = [each(str(s), partial(step, k=add(k0, s))) for s in range(steps)]
+        turns = [each(str(s), partial(step, k=k)) for s, k in enumerate(self._steps(k0))]
         sums = Alloc("sums", self.dtype, self.run * lanes, "register")
         return (sums, first, *turns, each("e", total, "tile"))
 
-    def _add(self, k0: Expr, steps: int, tag: str, start: Expr, count: Size | Expr) -> Stmt:
+    def _add(self, steps: Sequence[Expr], tag: str, start: Expr, count: Size | Expr) -> Stmt:
         """Add a few steps to the sums of ``count`` columns from ``start`` on, row by row."""
         i, j = Var("mi" + tag, self.rows), Var("mj" + tag, count)
         column = add(start, j)
         place = self._place(i, column)
         total: Expr = Load("tile", place, self.dtype)
-        for step in range(steps):
-            k = add(k0, step)
+        for k in steps:
             total = self.fused(self.left(i, k), self.right(add(self.column0, column), k), total)
         return For(i, "unroll", (For(j, "lanes", (Store("tile", place, total),)),))
 
