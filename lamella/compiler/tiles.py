@@ -20,6 +20,7 @@ from lamella.compiler.contraction_panels import LINE, Panel
 from lamella.compiler.contraction_register import UNROLL, RegisterTile
 from lamella.compiler.contraction_shapes import Shape
 from lamella.compiler.fusion import Group
+from lamella.compiler.mathlib.expand import FUNCTIONS
 from lamella.compiler.walk import operations
 from lamella.ir.dim import Size, product
 from lamella.ir.index import (
@@ -37,6 +38,7 @@ from lamella.ir.index import (
 from lamella.ir.loops import Alloc, Apply, Expr, For, If, Load, Prefetch, Stmt, Store, Var
 from lamella.ir.node import Node
 from lamella.ir.vectors import VectorUnit
+from lamella.ir.walk import expressions
 
 __all__ = ["TileKernel"]
 
@@ -276,12 +278,15 @@ class TileKernel(ContractionKernel):
 
     def _direct(self, row0: Expr, column0: Expr) -> Stmt | None:
         """The tail from the accumulators of a whole tile, where it is short and runs along the
-        columns.
+        columns. Functions need the registers that the other accumulators would wait in.
         """
         s = self.shape
         i, j = Var("wi", s.rows), Var("wj", s.columns)
         stores = self.tail(self.acc.value(i, j), add(row0, i), add(column0, j))
-        if not along(stores, j) or operations([x.value for x in stores]) * s.rows > SHORT:
+        values = [x.value for x in stores]
+        if any(isinstance(e, Apply) and e.op in FUNCTIONS for e in expressions(values)):
+            return None
+        if not along(stores, j) or operations(values) * s.rows > SHORT:
             return None
         return For(i, "unroll", (For(j, "lanes", tuple(stores)),))
 

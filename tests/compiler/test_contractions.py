@@ -299,6 +299,28 @@ def test_columns_side_by_side_read_on_from_row_to_row(n: int) -> None:
     assert steps <= {320, None} and large
 
 
+@pytest.mark.parametrize("functions", [False, True])
+def test_a_tail_with_functions_leaves_the_registers_to_them(functions: bool) -> None:
+    product, *inputs = placeholders(96, 96, 64, "nn", float32)
+    out = ops.erf(product) if functions else ops.multiply(product, product)
+    (kernel,) = compile_graph([out], inputs, [], AVX2).kernels
+    loops = {x.var.name for x in statements(kernel.body.body) if isinstance(x, For)}
+    assert ("wi" in loops, "ti" in loops) == (not functions, functions)
+
+
+@pytest.mark.parametrize(("n", "k"), [(768, 768), (256, 4096), (3072, 768)])
+def test_a_streamed_product_is_shared_and_reads_on_from_row_to_row(n: int, k: int) -> None:
+    out, *inputs = placeholders(1, n, k, "nn", float32)
+    product, *_ = compile_graph([out], inputs, [], AVX2).kernels
+    assert isinstance(product.body.var.extent, int) and product.body.var.extent >= 4
+    (turns,) = (
+        x for x in statements(product.body.body) if isinstance(x, For) and x.var.name == "mk"
+    )
+    values = [x.value for x in statements(turns.body) if isinstance(x, Store)]
+    large = [e for e in expressions(values) if isinstance(e, Load) and e.buffer == "b1"]
+    assert {coefficient(e.index, turns.var) for e in large} == {n}
+
+
 @pytest.mark.parametrize(("n", "vectors"), [(100, 1), (48, 1), (120, 0), (96, 0), (1000, 1)])
 def test_the_last_panel_multiplies_the_vectors_that_hold_columns(n: int, vectors: int) -> None:
     out, *factors_ = placeholders(96, n, 64, "nn", float32)
