@@ -95,6 +95,7 @@ STRIP = 16 << 10  # bytes of the sums of a strip, half of a first-level cache
 PANEL = 128 << 10  # bytes of the few rows, which stay in a second-level cache
 SIDE = 6  # rows of memory read side by side: what they meet is read again for each such group
 FEWER = 3  # where they and the sums would not fit into the registers
+ROWS_LOADED = 2  # that multiply what they load at once, so that it needs no registers
 
 
 def panel_width(unit: VectorUnit, dtype: DType, rows: Size, columns: Size, k: Size) -> int:
@@ -144,7 +145,7 @@ def thin(
         return None
     if order[0] and at_least(k, STEPS_STREAM * m, False):
         columns = _even(n, max(256, STRIP // (m * dtype.itemsize)), RUN * lanes)
-        side = SIDE if unit.registers > RUN * SIDE else FEWER
+        side = SIDE if m <= ROWS_LOADED or unit.registers > RUN * SIDE else FEWER
         return Thin("stream", columns, side, swapped=swapped)
     if order[1] and m <= ROWS_DOT:
         group = max(1, min(SIDE, unit.registers // m))

@@ -28,6 +28,7 @@ ROWS, COLUMNS = 12, 64  # of such a block, at least
 DEEP = 4096  # terms of a sum from which splitting pays
 PIECE = 512  # terms of a part, at least
 WORK = 1 << 19  # multiply-adds from which splitting pays
+WIDE = 256  # columns of a product that streams its large factor in parts, at least
 STREAMED = 128  # terms of a part of a product that streams its large factor, at least
 
 
@@ -83,7 +84,9 @@ def _streamed(node: Node, op: Contract, m: Size, n: Size, terms: Size) -> int:
     right = at_least(n, m, True)
     few, many = (m, n) if right else (n, m)
     large, labels = (node.inputs[1], op.b_labels) if right else (node.inputs[0], op.a_labels)
-    if not at_least(many * terms, 2 * LARGE, False) or not are_few(few, many):
+    if not at_least(many, WIDE, False) or not at_least(many * terms, 2 * LARGE, False):
+        return 0
+    if not are_few(few, many):
         return 0
     if _stored(large, labels)[-1] not in op.out_labels:
         return 0
