@@ -11,12 +11,14 @@ import random
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
 from lamella import tree
 from lamella.ir.dim import Dim, bind
+from lamella.transforms.impure import watch_calls
 from lamella.transforms.places import Place
 from lamella.transforms.reach import Walk
 
@@ -141,6 +143,10 @@ class Environment:
     def held(self) -> set[int]:
         """The ids of the tensors that a call would reach now."""
         return self._walk().held
+
+    def watch_calls(self) -> AbstractContextManager[None]:
+        """Inside, calls that a program could not repeat faithfully are refused."""
+        return watch_calls(self._walked.names, self._walked.iterators)
 
     def settle(self, sizes: Mapping[str, int]) -> bool:
         """Put numbers where a trace has left sizes of its own; whether it had."""

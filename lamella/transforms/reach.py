@@ -20,7 +20,7 @@ import random
 import sys
 import types
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -146,6 +146,7 @@ class Walk:
         self.tensors: set[int] = set()  # those the function reaches other than by its arguments
         self.held: set[int] = set()  # those that objects among its arguments hold, too
         self.generators: list[object] = []  # of random numbers
+        self.iterators: list[tuple[Path, object]] = []
         self.sized: list[tuple[Place, object]] = []  # what has sizes that are known at run time
         self._in_arguments = False
         self._keep: list[object] = []
@@ -353,6 +354,8 @@ class Walk:
                 self.value(part, f"{path}.{name}", depth + 1)
         elif isinstance(value, (np.random.Generator, np.random.RandomState, random.Random)):
             self.generators.append(value)
+        elif isinstance(value, Iterator) and is_library(kind.__module__):
+            self.iterators.append((path, value))
         else:
             self._class(kind, f"{path}.")
             self._attributes(value, path, depth)

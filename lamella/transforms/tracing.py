@@ -314,7 +314,7 @@ def _run(
     try:
         for number, tensor in enumerate(call.tensors):
             trace.take_argument(tensor, number)
-        leaves, structure = _called(trace, f, call, numbers)
+        leaves, structure = _called(trace, f, call, environment, numbers)
         if environment.random_states() != before:
             raise TraceError(
                 "[jit] the function draws from Python's or NumPy's random numbers, which would "
@@ -328,13 +328,13 @@ def _run(
 
 
 def _called(
-    trace: JitTrace, f: Callable[..., Any], call: Call, numbers: Numbers
+    trace: JitTrace, f: Callable[..., Any], call: Call, environment: Environment, numbers: Numbers
 ) -> tuple[list[Any], tree.Structure]:
     """The function's result, in which nothing is a stand-in any more."""
     first = len(call.tensors)
     given = numbers.install(lambda handle, i: trace.take_argument(handle, first + i))
     args, options = call.traced_arguments(given)
-    with known_as(numbers.of_size, call.opening is not None):
+    with environment.watch_calls(), known_as(numbers.of_size, call.opening is not None):
         leaves, structure = tree.flatten(f(*args, **options))
     del args, options, given
     leaves = [numbers.result(leaf) for leaf in leaves]
