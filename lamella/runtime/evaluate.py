@@ -178,10 +178,7 @@ def evaluate(nodes: Sequence[Node]) -> None:
         return
     call = ready.call_of(nodes) if type(nodes[0]) is Deferred else None
     try:
-        if call is not None:
-            if ready.call_at_once(nodes, call):
-                return
-        elif repeated.at_once(nodes):
+        if (call is not None and ready.call_at_once(nodes, call)) or repeated.at_once(nodes):
             return
     except MemoryError as error:
         raise too_large(nodes, error) from None
@@ -205,9 +202,8 @@ def evaluate(nodes: Sequence[Node]) -> None:
         found = _exact.get(key) or _fitted.get(key)
         executable, at = found or _find(Graph(key, list(order), roots))
     if at.frames or not at.symbols:  # open sizes may never come again, until they have
-        if call is not None and len(roots) == len(nodes):
-            ready.offer_call(call, executable, at, order)
-        else:
+        whole = call if len(roots) == len(nodes) else None
+        if whole is None or not ready.offer_call(whole, executable, at, order):
             repeated.offer(roots, order, executable, at)
     words = executable.pack_scalars(scalars) if scalars else ()
     _run(roots, inputs, words, executable, at)

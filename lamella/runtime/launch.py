@@ -24,7 +24,7 @@ from lamella.runtime.native import native
 from lamella.runtime.native_program import CONTROLS, PLAN_WORDS, RUN_WORDS
 
 __all__ = [
-    "Jump", "Launch", "Passage", "Plan", "SlotValue", "pack_scalar", "run",
+    "FORMATS", "UNFIT", "Jump", "Launch", "Passage", "Plan", "SlotValue", "pack_scalar", "run",
     "scalar_packer",
 ]  # fmt: skip
 
@@ -317,6 +317,13 @@ def scalar_packer(dtypes: Sequence[DType]) -> Callable[[Sequence[Any]], Sequence
     return pack_together
 
 
+# How ``struct`` packs a number into 8 bytes that begin with its bits in a type; it refuses a number
+# that does not fit. Types that it does not know have no entry.
+FORMATS: Final = {
+    "float32": "f4x", "float64": "d", "int64": "q", "uint64": "Q", "int32": "i4x", "uint32": "I4x",
+    "int16": "h6x", "uint16": "H6x", "int8": "b7x", "uint8": "B7x",
+}  # fmt: skip
+UNFIT: Final = (OverflowError, struct.error)  # it raises
 _PACKERS: Final[dict[DType, Callable[[bool | int | float], int]]] = {}
 
 

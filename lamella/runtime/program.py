@@ -123,6 +123,8 @@ class Frame:
     faults: Any  # an array
     owner: object = None  # whose inputs and scalars the words hold
     base: int = 0  # of the temporaries that the words point to
+    cells: Any = None  # an array: memory for 0-d inputs that are numbers of a call
+    cell: int = 0  # its address
 
 
 @dataclass(slots=True)

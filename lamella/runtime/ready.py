@@ -127,29 +127,30 @@ def call_at_once(nodes: Sequence[Node], found: Found) -> bool:
     return True
 
 
-def offer_call(found: Found, program: Executable, at: Binding, order: Iterable[Node]) -> None:
+def offer_call(found: Found, program: Executable, at: Binding, order: Iterable[Node]) -> bool:
     """Keep the ``program`` for what :func:`call_of` has found; ``order`` has the nodes of its
-    inputs and scalars, in order. Before it runs.
+    inputs and scalars, in order. Before it runs. Whether it is that of the call alone.
     """
     sources_given, key, templates = found
     given = {node: number for number, node in enumerate(sources_given)}
     if program.same or not program.has_frames:
-        return
+        return False
     if any(node.value is None for node in given):  # the program is that of a larger graph
-        return
+        return False
     leaves = [node for node in order if node.value is not None]
     shared = {step.known for template in templates for step in template.steps}
     sources = tuple([given.get(leaf, leaf) for leaf in leaves if leaf.op is not SCALAR])
     if any(isinstance(source, Node) and source not in shared for source in sources):
-        return
+        return False
     scalars = tuple([given.get(leaf, leaf) for leaf in leaves if leaf.op is SCALAR])
     if len(_templates) >= config.programs:
         _templates.clear()
     if any(isinstance(source, int) for source in scalars):
         _templates[key] = _Known(program, at, sources, scalars, ())
-        return
+        return True
     words = program.pack_scalars([leaf.value for leaf in leaves if leaf.op is SCALAR])
     _templates[key] = _Known(program, at, sources, (), words if scalars else ())
+    return True
 
 
 def forget() -> None:

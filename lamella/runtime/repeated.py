@@ -26,6 +26,7 @@ from lamella.ops.leaf import DATA, SCALAR
 from lamella.runtime import buffer as memory
 from lamella.runtime import profiling, threads
 from lamella.runtime.buffer import Buffer
+from lamella.runtime.launch import FORMATS, UNFIT
 from lamella.runtime.program import Binding, Executable
 
 __all__ = ["at_once", "forget", "is_bare", "offer", "settings"]
@@ -34,10 +35,6 @@ Repeat = Callable[[Sequence[Node]], bool]
 
 _LARGEST: Final = 96  # nodes of a graph, inputs and numbers among them
 _ALIKE: Final = 4  # functions for graphs whose first results look alike
-_FORMATS: Final = {
-    "float32": "f4x", "float64": "d", "int64": "q", "uint64": "Q", "int32": "i4x", "uint32": "I4x",
-    "int16": "h6x", "uint16": "H6x", "int8": "b7x", "uint8": "B7x",
-}  # fmt: skip
 _TEMPLATE: Final = """
 def make({names}):
     def repeat(nodes):
@@ -135,7 +132,7 @@ def forget() -> None:
 
 
 _COMMON: Final[dict[str, object]] = {  # what all functions refer to
-    "Buffer": Buffer, "DATA": DATA, "SCALAR": SCALAR, "UNFIT": (OverflowError, struct.error),
+    "Buffer": Buffer, "DATA": DATA, "SCALAR": SCALAR, "UNFIT": UNFIT,
     "pool": threads.pool, "start_pool": threads.start_pool, "memory": memory, "len": len,
     "type": type, "any": any, "IndexError": IndexError, "ValueError": ValueError,
 }  # fmt: skip
@@ -240,7 +237,7 @@ class _Writer:
         """The words of inputs, results and numbers: how they are packed, and where they are."""
         nodes, leaves = self._nodes, self._leaves
         words = [f"v{i}.ptr" for i in leaves.data] + [f"y{i}.ptr" for i in range(results)]
-        formats = [_FORMATS.get(nodes[i].dtype.name, "") for i in leaves.scalars]
+        formats = [FORMATS.get(nodes[i].dtype.name, "") for i in leaves.scalars]
         numbers = [f"n{i}.value" for i in leaves.scalars]
         if "" in formats:
             formats = ["Q"] * len(formats)

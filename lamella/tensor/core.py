@@ -22,7 +22,7 @@ from lamella.errors import GradientError, OptionError
 from lamella.graph import names as naming
 from lamella.ir.dim import Shape
 from lamella.ir.node import Node, gradient_mode, recording
-from lamella.ops.leaf import DATA, Mark
+from lamella.ops.leaf import DATA, Mark, data
 from lamella.ops.site import user_site
 from lamella.runtime.buffer import Buffer
 from lamella.tensor import pending
@@ -212,8 +212,7 @@ def leaf_node(node: Node) -> Node:
             node = ops.stop_gradient(node)
         leaf = Node(_MARK, (node,), node.shape, node.dtype, tracked=True)
     else:
-        leaf = Node(DATA, (), node.shape, node.dtype, tracked=True)
-        leaf.value = node.value
+        leaf = data(node.value, node.shape, node.dtype, tracked=True)
     return leaf
 
 

@@ -75,7 +75,7 @@ class TensorValues(TensorCore):
                 f"[{name}] shape {array.shape} has {array.size} elements, and a number is one; "
                 "index it or reduce it"
             )
-        value = array.reshape(()).item()
+        value = array.item()
         return float(value) if self.node.dtype.kind == "f" else value
 
     def tolist(self) -> Any:

@@ -1,4 +1,5 @@
-"""Calls that only compute results: no state, no gradients, nothing of the call is handed on.
+"""Calls that only compute results: no state but Python numbers, no gradients, nothing of the call
+is handed on.
 
 Input: the program of such a call. Output: :class:`Direct`, which runs it on frames whose slots stay
 as they are between calls, but for the addresses of arguments and results.
@@ -7,25 +8,30 @@ as they are between calls, but for the addresses of arguments and results.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 from lamella import tree
 from lamella.dtypes import DType
 from lamella.ir.dim import Shape
 from lamella.ir.node import Node
-from lamella.ops.leaf import DATA
+from lamella.ops.leaf import data
 from lamella.runtime import buffer as memory
 from lamella.runtime.buffer import Buffer
 from lamella.runtime.evaluate import too_large
 from lamella.runtime.program import Executable, Frame
 from lamella.tensor.core import TensorCore, wrap
+from lamella.tensor.symbolic import At
 from lamella.transforms.prepared import Prepared
 from lamella.transforms.results import value_of_handle
 
 if TYPE_CHECKING:
     from lamella.transforms.tracing import Outside
 
-__all__ = ["Direct"]
+__all__ = ["CELL", "Direct"]
+
+CELL: Final = 64  # bytes between numbers: each is aligned as values are
 
 
 class Direct:
@@ -37,13 +43,15 @@ class Direct:
         words: of its scalars.
         captured: those of ``where`` that are.
         roots: what it computes.
-        places: the roots that the function's result consists of, in the form ``structure``.
+        places: the roots, and the numbers of the call, that the function's result consists of, in
+            the form ``structure``.
+        numbers: how many of the arguments are numbers of the call. They come last.
     """
 
     def __init__(
         self, program: Executable, where: Sequence[TensorCore | int], constants: Sequence[Buffer],
         words: Sequence[int], prepared: Prepared | None, captured: Sequence[Outside],
-        roots: Sequence[Node], places: Sequence[int], structure: tree.Structure,
+        roots: Sequence[Node], places: Sequence[int | At], structure: tree.Structure, numbers: int,
     ) -> None:  # fmt: skip
         self.program = program
         self._where = where
@@ -53,6 +61,7 @@ class Direct:
         self.kinds: list[tuple[Shape, DType]] = [(node.shape, node.dtype) for node in roots]
         self.places, self.structure = places, structure
         self.passed = [(w, slot) for slot, w in enumerate(where) if isinstance(w, int)]
+        self._numbers = numbers
         held = 0 if prepared is None else prepared.count
         self.first_output = len(where) + len(constants) + held
         self._at = program.bind(())
@@ -66,12 +75,23 @@ class Direct:
         """Whether frames are up to date for as long as the captured tensors have their values."""
         return self._prepared is None or self._prepared.is_known(self.owner)
 
-    def run(self, tensors: Sequence[TensorCore], owner: object) -> Any:
-        """The function's result; ``owner`` is the same while captured tensors do not change."""
+    def frame(self) -> Frame:
+        """A new frame, with a cell of ``CELL`` bytes for each number."""
+        frame = self.program.frame(self._at)
+        if self._numbers:
+            cells = memory.empty(CELL * self._numbers)
+            frame.cells = cells.numpy((cells.nbytes,), np.uint8, writable=True)
+            frame.cell = cells.ptr
+        return frame
+
+    def run(self, tensors: Sequence[TensorCore], owner: object, numbers: Sequence[Any]) -> Any:
+        """The function's result; ``owner`` is the same while captured tensors do not change.
+        ``numbers`` are those of which it consists.
+        """
         buffers = [value_of_handle(tensors[w]) for w, _ in self.passed]
         try:
             made = [memory.empty(n) for n in self.nbytes]
-            frame = self.frames.pop() if self.frames else self.program.frame(self._at)
+            frame = self.frames.pop() if self.frames else self.frame()
         except MemoryError as error:
             raise too_large(self._roots, error) from None
         words = frame.words
@@ -84,11 +104,12 @@ class Direct:
             words[slot] = buffer.ptr
         self.program.run_frame(frame)
         self.frames.append(frame)
-        leaves = []
+        leaves: list[Any] = []
         for place in self.places:
-            node = Node(DATA, (), *self.kinds[place])
-            node.value = made[place]
-            leaves.append(wrap(node))
+            if isinstance(place, At):
+                leaves.append(numbers[place.index])
+                continue
+            leaves.append(wrap(data(made[place], *self.kinds[place])))
         return leaves[0] if self.structure.kind is None else tree.unflatten(self.structure, leaves)
 
     def _refresh(self, frame: Frame, owner: object) -> None:

@@ -18,7 +18,7 @@ from lamella.graph import names as naming
 from lamella.ir.decisions import at_least, deciding
 from lamella.ir.node import Node, gradient_mode, topological
 from lamella.ops.calls import parts
-from lamella.ops.leaf import DATA
+from lamella.ops.leaf import data
 from lamella.runtime import buffer as memory
 from lamella.runtime import profiling
 from lamella.runtime.buffer import Buffer, Lost
@@ -199,12 +199,12 @@ class Entry:
         more = (
             self._states or self._leaves or self._gradients or self._escaped or self._graphs
             or self._same or self._donated or self._slots or self._gradient_inputs
-            or (self._numbers is not None and self._numbers.sets)
         )  # fmt: skip
         if self._program.is_light and self._places is not None and not more:
             self._direct = Direct(
                 self._program, self._where, self._constants, self._words, self._prepared,
                 self._steady, self._roots, self._places, self._structure,
+                0 if self._numbers is None else len(self._numbers.inputs),
             )  # fmt: skip
 
     def _hoisted(
@@ -322,19 +322,22 @@ class Entry:
         direct, kinds = self._direct, tuple(map(type, args))
         if direct is None or self._pinned or direct.owner is not self._steadiness:
             return None
-        if self._numbers is not None:
-            return None
         if kinds in self._shortened:
             return None
         self._shortened.add(kinds)
-        return shortcut(direct, args, self._environment.same, self._captured_ids, Tensor)
+        numbers, environment = self._numbers, self._environment
+        return shortcut(direct, args, environment, numbers, self._captured_ids, Tensor)
 
     # -- running -----------------------------------------------------------------------------------
     def run(self, call: Call) -> Any:
         """The function's result."""
-        tensors = self._given(call)
+        tensors, numbers = self._given(call), self._numbers
         if self._direct is not None and not config.debug_nans and profiling.active is None:
-            return self._direct.run(tensors, self._steadiness)
+            found = () if numbers is None else numbers.results(call.values)
+            result = self._direct.run(tensors, self._steadiness, found)
+            if numbers is not None:
+                numbers.write(call.values, self._environment.places)
+            return result
         program, sizes = self._program, call.sizes
         handles = self._handles(tensors)
         buffers = [value_of_handle(handle) for handle in handles]
@@ -387,11 +390,7 @@ class Entry:
         shapes: Sequence[tuple[int, ...]], sizes: dict[str, int],
     ) -> list[Node]:  # fmt: skip
         """The roots, with a history that replays the graph where they can be differentiated."""
-        nodes = []
-        for shape, dtype, value in zip(shapes, self._dtypes, made, strict=True):
-            node = Node(DATA, (), shape, dtype)
-            node.value = value
-            nodes.append(node)
+        nodes = list(map(data, made, shapes, self._dtypes))
         if self._graphs:
             before = tuple([handle.node for handle in handles])
             before += tuple([nodes[i] for i in self._seen])

@@ -21,7 +21,7 @@ from lamella.dtypes import DType
 from lamella.errors import CompilerError
 from lamella.ir.dim import Dim, Quotient
 from lamella.ir.node import Node
-from lamella.ops.leaf import DATA
+from lamella.ops.leaf import data
 from lamella.runtime import buffer as memory
 from lamella.runtime.launch import pack_scalar
 from lamella.tensor.core import TensorCore, node_of, wrap
@@ -32,7 +32,7 @@ from lamella.transforms.places import Place, bump
 from lamella.transforms.reach import PLAIN
 from lamella.transforms.signature import Call
 
-__all__ = ["Numbers", "Source"]
+__all__ = ["Numbers", "Source", "write_all"]
 
 # the path of a place outside, the number of a leaf of the arguments, or an open size
 Source = str | int | Dim
@@ -66,7 +66,7 @@ class Numbers:
         self._take: Take | None = None
         self._writes: list[tuple[str, object]] = []  # with an At or a value
         self._results: list[At] = []
-        self._function: Callable[..., Any] | None = None
+        self._function: Callable[..., Values | int] | None = None
         self.fixed: set[Source] = set()  # sources of stand-ins that were found somewhere outside
         self.kept: set[Source] = set()  # of those, the ones of stand-ins that are still there
 
@@ -194,9 +194,28 @@ class Numbers:
         return found
 
     @property
-    def sets(self) -> bool:
-        """Whether calls set numbers, or return some."""
-        return bool(self._writes or self._results)
+    def inputs(self) -> list[DType]:
+        """The types of the inputs of the program that are numbers."""
+        return [dtype for _, dtype in self._inputs]
+
+    @property
+    def writes(self) -> list[str]:
+        """The paths that calls set, in order."""
+        return [path for path, _ in self._writes]
+
+    @property
+    def result_count(self) -> int:
+        """How many numbers are among the results."""
+        return len(self._results)
+
+    @property
+    def function(self) -> Callable[..., Values | int]:
+        """What :meth:`values` are, as a function of the numbers of ``sources``: inputs, what is
+        set, results; a number where something of the trace does not hold.
+        """
+        if self._function is None:
+            self._function = _written(self.tape, self._kinds, self._wanted())
+        return self._function
 
     def values(self, places: Mapping[str, tuple[Place, object]], call: Call) -> Values | str:
         """What a call makes of its numbers; in words, what of the trace does not hold for them."""
@@ -224,9 +243,7 @@ class Numbers:
         return found
 
     def _computed(self, now: Sequence[Any]) -> Values | int:
-        if self._function is None:
-            self._function = _written(self.tape, self._kinds, self._wanted())
-        return self._function(*now)  # type: ignore[no-any-return]
+        return self.function(*now)
 
     def _wanted(self) -> list[tuple[object, DType | None]]:
         """The numbers that calls need: inputs with their types, what is set, results."""
@@ -269,13 +286,26 @@ class Numbers:
 
     def write(self, values: Values, places: Mapping[str, tuple[Place, object]]) -> None:
         """Set what the function sets."""
-        announced = False
-        for (path, _), value in zip(self._writes, values[len(self._inputs) :], strict=False):
-            place, _ = places[path]
-            place.write(value)
-            announced |= place.announced
-        if announced:
-            bump()
+        given = zip(self._writes, values[len(self._inputs) :], strict=False)
+        write_all([(places[path][0], value) for (path, _), value in given])
+
+
+def write_all(found: Sequence[tuple[Place, object]]) -> None:
+    """Set all of it, also where a signal strikes in between."""
+    try:
+        _write(found)
+    except BaseException:
+        _write(found)
+        raise
+
+
+def _write(found: Sequence[tuple[Place, object]]) -> None:
+    announced = False
+    for place, value in found:
+        place.write(value)
+        announced |= place.announced
+    if announced:
+        bump()
 
 
 def _read(place: Place) -> object:
@@ -310,9 +340,7 @@ def _number(value: Number, dtype: DType) -> Node:
     buffer = memory.empty(dtype.itemsize)
     word = pack_scalar(value, dtype).to_bytes(8, "little")
     ctypes.memmove(buffer.ptr, word, dtype.itemsize)
-    node = Node(DATA, (), (), dtype)
-    node.value = buffer
-    return node
+    return data(buffer, (), dtype)
 
 
 def _written(

@@ -17,11 +17,12 @@ import numpy as np
 from lamella.graph import names as naming
 from lamella.ir.dim import Dim, bind
 from lamella.ir.node import Node
-from lamella.ops.leaf import DATA
+from lamella.ops.leaf import DATA, data
 from lamella.runtime import buffer as memory
 from lamella.runtime.buffer import Buffer
 from lamella.tensor import pending
 from lamella.tensor.core import Leaf, TensorCore, leaf_node, owners, wrap
+from lamella.tensor.symbolic import At
 
 __all__ = [
     "Run", "axis_names", "computed", "is_required", "lasting", "number", "places", "plain",
@@ -46,12 +47,18 @@ class Run:
 
 def places(
     result: Sequence[object], place: Callable[[Node], int | Node]
-) -> list[int] | None:
-    """The roots that a result consists of, each once; None if it is more than that."""
-    places = [place(leaf) for leaf in result if isinstance(leaf, Node) and axis_names(leaf) is None]
-    numbers = [where for where in places if isinstance(where, int)]
-    whole = len(numbers) == len(result) and len(set(numbers)) == len(numbers)
-    return numbers if whole else None
+) -> list[int | At] | None:
+    """The roots and the numbers that a result consists of, roots once each; None if it is more
+    than that.
+    """
+    found: list[int | At] = []
+    for leaf in result:
+        where = place(leaf) if isinstance(leaf, Node) and axis_names(leaf) is None else leaf
+        if not isinstance(where, int | At) or isinstance(leaf, int):
+            return None
+        found.append(where)
+    roots = [where for where in found if isinstance(where, int)]
+    return found if len(set(roots)) == len(roots) else None
 
 
 def computed(which: int | Node, names: naming.Names | None) -> Callable[[Run], Any]:
@@ -79,9 +86,8 @@ def returned(number: int, argument: int) -> Callable[[Run], Any]:
         handle = run.handles[number]
         if argument not in run.shared:
             return handle
-        node = Node(DATA, (), handle.node.shape, handle.node.dtype)
-        node.value = lasting(value_of_handle(handle))
-        return wrap(node)
+        value = lasting(value_of_handle(handle))
+        return wrap(data(value, handle.node.shape, handle.node.dtype))
 
     return result
 

@@ -89,6 +89,19 @@ def test_a_value_inside_makes_it_another_graph() -> None:
         np.testing.assert_allclose((inner * x).numpy(), np.exp(x.numpy()) * x.numpy(), rtol=1e-5)
 
 
+def test_calls_on_what_is_pending_lay_nothing_out(searches: list[int]) -> None:
+    x, y = value(9), value(9, seed=1)
+    for i in range(10):
+        if i == 9:
+            del searches[:]
+        a, b = (x, y) if i % 2 else (y, x)
+        found = lm.where(a > b, lm.clip(a * 2.0, 1, 3), b).numpy()
+        exact = a.numpy(), b.numpy()
+        wanted = np.where(exact[0] > exact[1], np.clip(exact[0] * 2, 1, 3), exact[1])
+        np.testing.assert_array_equal(found, wanted)
+    assert not searches
+
+
 def test_several_results(searches: list[int]) -> None:
     x, y = value(9), value(9, seed=1)
     for i in range(10):
