@@ -2,7 +2,8 @@
 
 Input: a :class:`~lamella.transforms.direct.Direct` and the arguments of a call that it has served.
 Output: a function of such arguments that checks everything a call depends on, without loops and
-look-ups, runs the program and wraps its results. It answers ``MISS`` to any other call, to be made
+look-ups, runs the program and wraps its results. Numbers that change are read, computed, packed
+into the frame, and set in the same code. It answers ``MISS`` to any other call, to be made
 the long way; that keeps the frames up to date.
 """
 
