@@ -167,6 +167,7 @@ def test_threads_do_not_share_numbers() -> None:
     assert not wrong
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in a finaliser
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer")
 def test_what_a_call_sets_is_set_together() -> None:
     holder = Holder()
