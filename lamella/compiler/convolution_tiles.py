@@ -52,7 +52,8 @@ from lamella.ops.base import Index
 
 __all__ = ["ConvolutionKernel"]
 
-WRITTEN = 9  # steps of the innermost loops of a sum, at most, that are written out
+CHANNELS = 16  # steps of a sum along the channels, at most, that are written out
+WRITTEN = 9  # and along the channels and the last taps together
 
 
 class ConvolutionKernel(ConvolutionWriter):
@@ -168,7 +169,7 @@ class ConvolutionKernel(ConvolutionWriter):
         step: Stmt = Store("acc", at, multiply_add(pixel, kernel, old))
         step = For(r, "unroll", (For(s, "unroll", (For(lane, "lanes", (step,)),)),))
         ends = (self.depth, self.depth), (top, add(top, p.rows - 1))
-        step = For(channel, "unroll" if self.inner <= WRITTEN else "serial", (step,))
+        step = For(channel, "unroll" if self.inner <= CHANNELS else "serial", (step,))
         few = self.axes[2].phases == 1 and self.axes[2].taps * self.inner <= WRITTEN
         step = For(taps[2], "unroll" if few else "serial", (step,))
         for axis in (1, 0):
