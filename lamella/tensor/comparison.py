@@ -399,9 +399,12 @@ def where(
 
 @deferring
 def nan_to_num(
-    x: TensorLike, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
-) -> Tensor:
+    x: TensorLike, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None,
+    *, copy: bool = True,
+) -> Tensor:  # fmt: skip
     """``x`` with nan replaced by ``nan`` and infinities by the given or the largest finite numbers.
+
+    ``copy`` is NumPy's, and changes nothing: the result never shares memory visibly.
 
     >>> nan_to_num([math.nan, 1.0]).tolist()
     [0.0, 1.0]

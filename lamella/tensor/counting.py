@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from lamella import ops
-from lamella.dtypes import bool_, float32, float64, int64
-from lamella.errors import OptionError, ShapeError
+from lamella.dtypes import as_dtype, bool_, float32, float64, int64
+from lamella.errors import DTypeError, OptionError, ShapeError
 from lamella.ir.dim import product
 from lamella.ir.node import Node
 from lamella.tensor.axes import Axes, axes_of, kept
@@ -407,6 +407,7 @@ def cov(
     correction: float | None = None,
     fweights: TensorLike | None = None,
     aweights: TensorLike | None = None,
+    dtype: object = None,
 ) -> Tensor:
     """The covariance matrix ``sum(w (x - mean)(x - mean)ᴴ) / (sum(w) - correction)``.
 
@@ -418,13 +419,16 @@ def cov(
         correction: taken from that number; default 1, or 0 with ``bias``. ``ddof`` is a synonym.
         fweights: how often each observation was made (integers).
         aweights: how much each observation counts.
+        dtype: what it is computed in and the result has; default that of ``x``, as a float.
 
     >>> cov([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]]).tolist()
     [[1.0, -1.0], [-1.0, 1.0]]
     """
     rows = _observed(x, y, rowvar)
-    kind = rows.dtype
-    rows = cast(rows, float32) if kind.bits < 32 else rows
+    kind = rows.dtype if dtype is None else as_dtype(dtype)
+    if not kind.inexact:
+        raise DTypeError(f"[cov] dtype={kind.name} holds no fractions; give a floating-point one")
+    rows = cast(rows, float32 if kind.bits < 32 else kind)
     less = (0.0 if bias else 1.0) if correction is None else float(correction)
     weight = _observation_weights(rows, fweights, aweights)
     total = ops.reduce_sum(weight, (0,))
@@ -465,13 +469,15 @@ def _less(less: float, weight: Node, aweights: TensorLike | None) -> Node:
 
 
 @deferring
-def corrcoef(x: TensorLike, y: TensorLike | None = None, rowvar: bool = True) -> Tensor:
+def corrcoef(
+    x: TensorLike, y: TensorLike | None = None, rowvar: bool = True, dtype: object = None
+) -> Tensor:
     """The correlation coefficients ``c[i, j] / sqrt(c[i, i] c[j, j])`` of :func:`cov`.
 
     >>> corrcoef([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]]).tolist()
     [[1.0, -1.0], [-1.0, 1.0]]
     """
-    node = as_node(cov(x, y, rowvar))
+    node = as_node(cov(x, y, rowvar, dtype=dtype))
     if node.ndim == 0:
         return wrap(ops.divide(node, node))
     size = node.shape[0]

@@ -232,7 +232,7 @@ def _best_pair(terms: Sequence[Term], out: Labels, sizes: dict[int, Size]) -> tu
 
 
 @deferring
-def einsum(equation: str | TensorLike, *operands: Any) -> Tensor:
+def einsum(equation: str | TensorLike, *operands: Any, optimize: object = True) -> Tensor:
     """The sum of products that an equation names: ``"ij,jk->ik"`` is the matrix product.
 
     Args:
@@ -240,6 +240,7 @@ def einsum(equation: str | TensorLike, *operands: Any) -> Tensor:
             letters that occur once, in alphabetical order); ``...`` stands for axes that broadcast.
         operands: as many tensors. Without an equation: each tensor with a list of numbers after it
             that name its axes, and at the end the list of the result's if wanted.
+        optimize: NumPy's, and changes nothing: the order of products is always chosen.
 
     Raises:
         OptionError: for an equation that does not parse. ShapeError: for sizes that do not agree.

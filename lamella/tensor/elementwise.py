@@ -18,6 +18,7 @@ from lamella.ir.node import Node
 from lamella.ops import complex_parts
 from lamella.tensor.core import TensorCore, wrap
 from lamella.tensor.deferring import deferring
+from lamella.tensor.keywords import with_synonyms
 from lamella.tensor.operands import (
     TensorLike,
     arithmetic,
@@ -267,11 +268,13 @@ def minimum(x: TensorLike, y: TensorLike) -> Tensor:
 
 
 @deferring
+@with_synonyms
 def clip(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = None) -> Tensor:
     """``minimum(maximum(x, min), max)``; None leaves a side open.
 
-    A floating-point ``x`` keeps its element type; integers are promoted with the limits. The
-    derivative by ``x`` is 1 within the limits and at them, as PyTorch's.
+    ``a_min`` and ``a_max`` are synonyms. A floating-point ``x`` keeps its element type; integers
+    are promoted with the limits. The derivative by ``x`` is 1 within the limits and at them, as
+    PyTorch's.
 
     >>> clip([1, 5, 9], 2, 6).tolist(), clip([1, 2, 3], 1.5).tolist()
     ([2, 5, 6], [1.5, 2.0, 3.0])

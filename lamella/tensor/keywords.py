@@ -1,4 +1,4 @@
-"""Keyword names: PyTorch's synonyms (``dim``, ``keepdim``, ``input``, ``other``) and unknown ones.
+"""Keyword names: synonyms of PyTorch's (``dim``, ``keepdim``, ``input``) and NumPy's (``a_min``).
 
 Input: a function. Output: the same function, which also takes the synonyms, and says which option
 was meant when a name is not known. Calls without keywords pay one dictionary test.
@@ -21,12 +21,14 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 SYNONYMS: Final = {
     "dim": "axis", "keepdim": "keepdims", "dims": "axis", "axes": "axis", "input": "x",
     "other": "y", "unbiased": "correction", "ddof": "correction", "decimals": "decimals",
-    "size": "shape", "shifts": "shift", "diagonal": "k", "p": "ord",
+    "size": "shape", "shifts": "shift", "diagonal": "k", "p": "ord", "a": "x", "a_min": "min",
+    "a_max": "max", "M": "m", "interpolation": "method", "steps": "num", "end": "stop",
+    "rcond": "rtol", "v": "values", "axis": "dim",
 }  # fmt: skip
 
 
 def with_synonyms(function: Function) -> Function:
-    """``function`` taking PyTorch's names of its keyword options too.
+    """``function`` taking PyTorch's and NumPy's names of its keyword options too.
 
     Raises (when called):
         OptionError: for a keyword that is neither an option nor a synonym of one, or given twice.

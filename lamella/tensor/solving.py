@@ -21,6 +21,7 @@ from lamella.ops.families import broadcast_shapes
 from lamella.ops.matrices import identity, transposed
 from lamella.tensor.core import wrap
 from lamella.tensor.decomposition import matrix_node
+from lamella.tensor.keywords import with_synonyms
 from lamella.tensor.norms import matrix_rank, tolerance
 from lamella.tensor.operands import TensorLike, as_float, as_node, cast, pair
 
@@ -200,6 +201,7 @@ def inv(x: TensorLike) -> Tensor:
     return wrap(ops.inverse(matrix_node("inv", x, square=True)))
 
 
+@with_synonyms
 def pinv(x: TensorLike, rtol: TensorLike | None = None, hermitian: bool = False) -> Tensor:
     """The Moore-Penrose inverse.
 

@@ -18,6 +18,7 @@ from lamella.ir.node import Node
 from lamella.tensor.axes import shape_of
 from lamella.tensor.core import TensorCore, wrap
 from lamella.tensor.host import node_from_array
+from lamella.tensor.keywords import with_synonyms
 from lamella.tensor.manipulation import diag
 from lamella.tensor.operands import TensorLike, as_node, cast, scalar_node
 from lamella.tensor.searching import flatnonzero, take_node
@@ -32,6 +33,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@with_synonyms
 def tri(n: int, m: int | None = None, k: int = 0, dtype: object = None) -> Tensor:
     """Ones at and below diagonal ``k`` of an ``n`` × ``m`` matrix, zeros above.
 
@@ -59,6 +61,7 @@ def _positions(found: Sequence[np.ndarray]) -> tuple[Tensor, ...]:
     return tuple(wrap(node_from_array(np.asarray(i).astype(np.int64))) for i in found)
 
 
+@with_synonyms
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Tensor, Tensor]:
     """Rows and columns of the elements at and below diagonal ``k`` of an ``n`` × ``m`` matrix.
 
@@ -69,6 +72,7 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Tensor, Tens
     return rows, columns
 
 
+@with_synonyms
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Tensor, Tensor]:
     """Rows and columns of the elements at and above diagonal ``k`` of an ``n`` × ``m`` matrix.
 

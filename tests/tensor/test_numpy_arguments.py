@@ -194,3 +194,46 @@ def test_logarithmic_ranges():
             np.testing.assert_allclose(found.numpy(), getattr(np, name)(*ends, 4, **options))
     found = lm.logspace([0, 1], [1, 3], 3, dtype="float64", axis=1)
     np.testing.assert_allclose(found.numpy(), np.logspace([0, 1], [1, 3], 3, axis=1))
+
+
+F = lm.nn.functional
+SYNONYMS = [
+    (lm.clip, (X,), {"a_min": 2, "a_max": 5}, {"min": 2, "max": 5}),
+    (lm.tri, (2,), {"M": 3}, {"m": 3}),
+    (lm.eye, (2,), {"M": 3}, {"m": 3}),
+    (lm.percentile, (X, 40), {"interpolation": "lower"}, {"method": "lower"}),
+    (lm.linspace, (0, 1), {"steps": 3}, {"num": 3}),
+    (lm.linalg.pinv, (X,), {"rcond": 0.5}, {"rtol": 0.5}),
+    (lm.searchsorted, (V,), {"v": 1.5}, {"values": 1.5}),
+    (lm.nan_to_num, ([np.nan, 1.0],), {"copy": False}, {}),
+    (lm.sum, (), {"a": X, "axis": 0}, {"x": X, "axis": 0}),
+    (F.softmax, (X,), {"axis": 0}, {"dim": 0}),
+    (F.log_softmax, (X,), {"axis": 0}, {"dim": 0}),
+    (F.softmin, (X,), {"axis": 0}, {"dim": 0}),
+    (F.glu, (X,), {"axis": 1}, {"dim": 1}),
+    (F.normalize, (X,), {"axis": 0}, {"dim": 0}),
+    (F.cosine_similarity, (X, X + 1), {"axis": 0}, {"dim": 0}),
+]
+
+
+@pytest.mark.parametrize("number", range(len(SYNONYMS)))
+def test_synonyms(number):
+    function, args, theirs, ours = SYNONYMS[number]
+    for _ in range(3):  # the later ones are recorded as one node
+        np.testing.assert_array_equal(function(*args, **theirs), function(*args, **ours))
+
+
+def test_einsum_takes_optimize_and_chooses_itself():
+    np.testing.assert_allclose(lm.einsum("ij,kj->ik", X, X, optimize="greedy"), X @ X.T)
+
+
+@pytest.mark.parametrize("function", ["cov", "corrcoef"])
+def test_dtype_of_covariances(function):
+    whole = np.array([[1, 5, 2, 9], [3, 3, 8, 1]])
+    found = getattr(lm, function)(whole, dtype=lm.float64)
+    assert found.dtype is lm.float64
+    np.testing.assert_allclose(found, getattr(np, function)(whole, dtype=np.float64), rtol=1e-14)
+    half = getattr(lm, function)(whole, dtype="float16")
+    np.testing.assert_allclose(half, getattr(np, function)(whole), rtol=2e-3)
+    with pytest.raises(DTypeError, match=rf"^\[{function}\] dtype=int64 holds no fractions"):
+        getattr(lm, function)(whole, dtype=lm.int64)

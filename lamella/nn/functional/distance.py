@@ -13,6 +13,7 @@ import numpy as np
 import lamella as lm
 from lamella.errors import OptionError, ShapeError
 from lamella.nn.functional.support import check_float, tensor, wide_of
+from lamella.tensor.keywords import with_synonyms
 from lamella.tensor.tensor import Tensor
 
 __all__ = [
@@ -64,6 +65,7 @@ def vector_norm(x: Tensor, p: float, dim: int, keepdim: bool = False) -> Tensor:
     return root(powers.sum(dim, keepdims=keepdim), p)
 
 
+@with_synonyms
 def normalize(input: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
     """``x / max(|x|_p, eps)`` along ``dim``.
 
@@ -76,6 +78,7 @@ def normalize(input: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> T
     return (wide / lm.maximum(vector_norm(wide, p, dim, keepdim=True), eps)).astype(x.dtype)
 
 
+@with_synonyms
 def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """``x1 · x2 / (max(|x1|, eps) max(|x2|, eps))`` along ``dim``; the shapes broadcast.
 

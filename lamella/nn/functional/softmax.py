@@ -9,12 +9,14 @@ from lamella.errors import OptionError, ShapeError
 from lamella.nn.functional.support import check_float, tensor
 from lamella.tensor.axes import axis_of
 from lamella.tensor.deferring import deferring
+from lamella.tensor.keywords import with_synonyms
 from lamella.tensor.reduction import peak
 from lamella.tensor.tensor import Tensor
 
 __all__ = ["glu", "gumbel_softmax", "log_softmax", "softmax", "softmin"]
 
 
+@with_synonyms
 def glu(input: Any, dim: int = -1) -> Tensor:
     """The first half along ``dim`` times the sigmoid of the second half (Dauphin et al., 2016).
 
@@ -47,6 +49,7 @@ def _shifted(op: str, input: Any, dim: int, dtype: Any) -> Tensor:
 
 
 @deferring
+@with_synonyms
 def softmax(input: Any, dim: int = -1, dtype: Any = None) -> Tensor:
     """``exp(x) / sum(exp(x))`` along ``dim``, shifted by the maximum.
 
@@ -63,6 +66,7 @@ def softmax(input: Any, dim: int = -1, dtype: Any = None) -> Tensor:
 
 
 @deferring
+@with_synonyms
 def log_softmax(input: Any, dim: int = -1, dtype: Any = None) -> Tensor:
     """``x - log(sum(exp(x)))`` along ``dim``, shifted by the maximum.
 
@@ -75,6 +79,7 @@ def log_softmax(input: Any, dim: int = -1, dtype: Any = None) -> Tensor:
     return shifted - lm.log(lm.exp(shifted).sum(dim, keepdims=True))
 
 
+@with_synonyms
 def softmin(input: Any, dim: int = -1, dtype: Any = None) -> Tensor:
     """:func:`softmax` of the negated input.
 
@@ -84,6 +89,7 @@ def softmin(input: Any, dim: int = -1, dtype: Any = None) -> Tensor:
     return softmax(-tensor(input), dim, dtype)
 
 
+@with_synonyms
 def gumbel_softmax(
     logits: Any, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Tensor:
