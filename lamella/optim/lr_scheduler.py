@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from lamella.errors import OptionError, TraceError
 from lamella.optim.optimizer import Optimizer
@@ -19,8 +20,19 @@ from lamella.tensor.pending import current_trace
 __all__ = [
     "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "ExponentialLR",
     "LRScheduler", "LambdaLR", "LinearLR", "MultiStepLR", "OneCycleLR", "PolynomialLR",
-    "ReduceLROnPlateau", "StepLR",
+    "ReduceLROnPlateau", "SequentialLR", "StepLR",
 ]  # fmt: skip
+
+
+_initial: Final[WeakKeyDictionary[Optimizer, list[float]]] = WeakKeyDictionary()
+"""The rates of an optimiser's groups before its first schedule: those that all its schedules
+start from, for each sets the rates when it is made."""
+
+
+def _initial_rates(optimizer: Optimizer) -> list[float]:
+    rates = _initial.setdefault(optimizer, [])
+    rates.extend(float(group["lr"]) for group in optimizer.param_groups[len(rates) :])
+    return list(rates)
 
 
 def _refuse_trace(name: str) -> None:
@@ -36,7 +48,7 @@ class LRScheduler:
 
     def __init__(self, optimizer: Optimizer) -> None:
         self.optimizer = optimizer
-        self.base_lrs = [float(group["lr"]) for group in optimizer.param_groups]
+        self.base_lrs = _initial_rates(optimizer)
         self.last_epoch = 0
         self._set()
 
@@ -233,6 +245,58 @@ class LinearLR(LRScheduler):
         """A ramp."""
         done = min(self.last_epoch / max(self.total_iters, 1), 1.0)
         return base * (self.start_factor + (self.end_factor - self.start_factor) * done)
+
+
+class SequentialLR(LRScheduler):
+    """One schedule after another: number ``i`` from step ``milestones[i - 1]`` on, beginning at its
+    own step 0. Each sets out from the rates that the optimiser had before its first schedule.
+
+    Raises:
+        OptionError: for schedules of several optimisers, ones that look at a metric, or another
+            number of milestones than one less than schedules.
+
+    >>> import lamella as lm
+    >>> opt = lm.optim.SGD([lm.nn.Parameter(lm.ones(1))], lr=1.0)
+    >>> first, then = ConstantLR(opt, factor=0.5), ExponentialLR(opt, gamma=0.9)
+    >>> schedule = SequentialLR(opt, [first, then], milestones=[2])
+    >>> for _ in range(3): schedule.step()
+    >>> opt.param_groups[0]["lr"]
+    0.9
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, schedulers: Sequence[LRScheduler], milestones: Sequence[int]
+    ) -> None:
+        if len(schedulers) != len(milestones) + 1 or list(milestones) != sorted(milestones):
+            raise OptionError(
+                f"[SequentialLR] {len(schedulers)} schedules with milestones {list(milestones)}; "
+                "give an ascending step for each schedule but the first"
+            )
+        for each in schedulers:
+            if not isinstance(each, LRScheduler) or each.optimizer is not optimizer:
+                raise OptionError(
+                    f"[SequentialLR] {type(each).__name__} is no schedule of this optimiser that "
+                    "steps without a metric; give LRSchedulers made for it"
+                )
+        self.schedulers, self.milestones = list(schedulers), list(milestones)
+        super().__init__(optimizer)
+
+    def rate(self, base: float, group: int) -> float:
+        """The rate of group number ``group`` now."""
+        number = bisect_right(self.milestones, self.last_epoch)
+        one = self.schedulers[number]
+        one.last_epoch = self.last_epoch - (self.milestones[number - 1] if number else 0)
+        return one.rate(base, group)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What :meth:`load_state_dict` needs, of each schedule too."""
+        return {**super().state_dict(), "schedulers": [s.state_dict() for s in self.schedulers]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where another sequence of the same kind was."""
+        for each, own in zip(self.schedulers, state["schedulers"], strict=True):
+            each.load_state_dict(own)
+        super().load_state_dict(state)
 
 
 class CosineAnnealingLR(LRScheduler):

@@ -13,15 +13,23 @@ from typing import TYPE_CHECKING
 
 from lamella import ops
 from lamella.dtypes import DType, as_dtype, bool_, float32, int64, uint64
-from lamella.errors import ShapeError
+from lamella.errors import OptionError, ShapeError
 from lamella.ir.dim import Shape
 from lamella.ir.node import Node
 from lamella.tensor.axes import Axes, axes_of, axis_of, kept, require_elements
-from lamella.tensor.core import wrap
+from lamella.tensor.core import TensorCore, wrap
 from lamella.tensor.deferring import deferring
 from lamella.tensor.keywords import with_synonyms
 from lamella.tensor.manipulation import diagonal_node
-from lamella.tensor.operands import TensorLike, as_float, as_node, cast, count_node, scalar_node
+from lamella.tensor.operands import (
+    TensorLike,
+    as_float,
+    as_node,
+    cast,
+    count_node,
+    pair,
+    scalar_node,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from lamella.tensor.tensor import Tensor
@@ -158,9 +166,14 @@ def root(x: Node) -> Node:
 
 
 def _extreme(
-    name: str, builder: Callable[..., Node], x: TensorLike, axis: Axes, keepdims: bool
+    name: str, builder: Callable[..., Node], x: TensorLike, axis: Axes | Tensor, keepdims: bool
 ) -> Tensor:
     node = as_node(x)
+    if isinstance(axis, TensorCore):
+        if keepdims:
+            raise OptionError(f"[{name}] two tensors reduce no axis; leave keepdims out")
+        a, b = pair(name, x, axis)
+        return wrap(ops.maximum(a, b) if name == "max" else ops.minimum(a, b))
     axes = axes_of(name, axis, node.shape)
     require_elements(name, node.shape, axes, name)
     return wrap(_shaped(builder(node, axes), node.shape, axes, keepdims))
@@ -178,10 +191,11 @@ def peak(x: TensorLike, axis: Axes = None) -> Tensor:
 
 @deferring
 @with_synonyms
-def max(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
+def max(x: TensorLike, axis: Axes | Tensor = None, keepdims: bool = False) -> Tensor:
     """The largest element over ``axis``; nan wins. Equal largest elements share the gradient.
 
-    The values only, as in the array-API standard; :func:`argmax` gives the positions.
+    The values only, as in the array-API standard; :func:`argmax` gives the positions. With a
+    tensor instead of axes it is :func:`maximum`, as in PyTorch.
 
     Raises:
         ShapeError: over nothing.
@@ -194,8 +208,10 @@ def max(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 @deferring
 @with_synonyms
-def min(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
+def min(x: TensorLike, axis: Axes | Tensor = None, keepdims: bool = False) -> Tensor:
     """The smallest element over ``axis``; nan wins. Equal smallest elements share the gradient.
+
+    With a tensor instead of axes it is :func:`minimum`, as in PyTorch.
 
     Raises:
         ShapeError: over nothing.

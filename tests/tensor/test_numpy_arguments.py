@@ -237,3 +237,13 @@ def test_dtype_of_covariances(function):
     np.testing.assert_allclose(half, getattr(np, function)(whole), rtol=2e-3)
     with pytest.raises(DTypeError, match=rf"^\[{function}\] dtype=int64 holds no fractions"):
         getattr(lm, function)(whole, dtype=lm.int64)
+
+
+@pytest.mark.parametrize(("name", "reference"), [("max", np.maximum), ("min", np.minimum)])
+def test_extremes_of_two_tensors_are_elementwise(name, reference):
+    y = lm.asarray([2.5, 1.0, np.nan, 30.0])
+    for _ in range(3):
+        np.testing.assert_array_equal(getattr(lm, name)(lm.asarray(X), y), reference(X, y.numpy()))
+        np.testing.assert_array_equal(getattr(lm.asarray(X), name)(y), reference(X, y.numpy()))
+    with pytest.raises(ShapeError, match=rf"^\[{name}\]"):
+        getattr(lm, name)(lm.asarray(X), lm.ones(3))
