@@ -35,9 +35,10 @@ LEVEL: Final = 2  # of LLVM's code generation
 # Passes of LLVM's code generation that find nothing here and take time: instructions are written
 # once; processors reorder by themselves.
 _SUPERFLUOUS: Final = ("disable-machine-cse", "disable-post-ra")
-# Two more pay where sums fill the registers, and in long kernels only; others are ready sooner
-# without them. Scheduling before register allocation gains a tenth at most. Keeping constants in
-# registers over a loop gains a quarter where a function is computed: a polynomial otherwise loads
+# Scheduling before register allocation gains a tenth at most where sums fill the registers, and
+# loses as much where functions are computed: it takes apart what several vectors do in turns.
+# Keeping constants in registers over a loop pays there and in long kernels; others are ready sooner
+# without it. It gains a quarter where a function is computed: a polynomial otherwise loads
 # each of its coefficients for every vector, and AVX-512 loads one vector in a cycle on some cores.
 _SCHEDULER: Final = "enable-misched"
 _CONSTANTS: Final = "disable-machine-licm"
@@ -46,6 +47,7 @@ _CONSTANTS: Final = "disable-machine-licm"
 # the former; where such pairs may be it is left out (elsewhere it saves an instruction in fifty).
 _PEEPHOLE: Final = "disable-peephole"
 _MASKED: Final = re.compile(r"@llvm\.masked\.load\.[\s\S]* = select <")
+
 _LITTLE: Final = 1 << 20  # scalar operations
 
 _lock = threading.RLock()
@@ -98,7 +100,7 @@ def _module(text: str, machine: TargetMachine, sroa: bool) -> ModuleRef:
 
 
 @contextlib.contextmanager
-def _fewer_passes(schedule: bool, text: str) -> Iterator[None]:
+def _fewer_passes(schedule: bool, constants: bool, text: str) -> Iterator[None]:
     """Without the superfluous passes, and without what ``text`` does not bear; LLVM's settings are
     the process's, so they are put back.
     """
@@ -107,7 +109,7 @@ def _fewer_passes(schedule: bool, text: str) -> Iterator[None]:
     for name in _SUPERFLUOUS:
         llvm.set_option("", f"-{name}=true")
     llvm.set_option("", f"-{_SCHEDULER}={str(schedule).lower()}")
-    llvm.set_option("", f"-{_CONSTANTS}={str(not schedule).lower()}")
+    llvm.set_option("", f"-{_CONSTANTS}={str(not constants).lower()}")
     try:
         yield
     finally:
@@ -118,20 +120,20 @@ def _fewer_passes(schedule: bool, text: str) -> Iterator[None]:
             llvm.set_option("", f"-{name}=false")
 
 
-def _is_long(kernels: Sequence[Kernel]) -> bool:
+def _are_long(kernels: Sequence[Kernel]) -> bool:
     """Whether a launch of one of the kernels has much to do, as far as sizes say."""
     return any(typical(k.work) * typical(k.body.var.size) > _LITTLE for k in kernels)
 
 
 def compile_ir(
-    text: str, target: Target, *, sroa: bool = False, level: int = LEVEL, schedule: bool = True
+    text: str, target: Target, *, sroa: bool = False, level: int = LEVEL, constants: bool = True
 ) -> bytes:
     """The object of LLVM IR text, for ``load_object``.
 
     Raises:
         CompilerError: if LLVM refuses the text.
     """
-    with _lock, _fewer_passes(schedule, text):
+    with _lock, _fewer_passes(sroa, constants, text):
         machine = _machine(target, level)
         return _pack(
             _DEFINED.findall(text), bytes(machine.emit_object(_module(text, machine, sroa)))
@@ -159,16 +161,17 @@ def compile_objects(kernels: Sequence[Kernel], target: Target, *, level: int = L
     ['clear']
     """
     sroa = needs_sroa(kernels)
-    schedule = sroa or _is_long(kernels)
+    constants = sroa or _are_long(kernels)
     text = emit_module(kernels, target)
-    return compile_ir(text, target, sroa=sroa, level=level, schedule=schedule)
+    return compile_ir(text, target, sroa=sroa, level=level, constants=constants)
 
 
 def assembly(kernels: Sequence[Kernel], target: Target, *, level: int = LEVEL) -> str:
     """The assembly text of kernels, for people and tests."""
     sroa = needs_sroa(kernels)
     text = emit_module(kernels, target)
-    with _lock, _fewer_passes(sroa or _is_long(kernels), text):
+    constants = sroa or _are_long(kernels)
+    with _lock, _fewer_passes(sroa, constants, text):
         machine = _machine(target, level)
         return str(machine.emit_assembly(_module(text, machine, sroa)))
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from lamella.compiler.emit.target import Target
-from lamella.dtypes import DType, bool_, int64
+from lamella.dtypes import DType, bool_, int64, uint64
 from lamella.ir.index import divisor
 from lamella.ir.loops import (
     Accumulate,
@@ -61,7 +61,7 @@ class Piece:
 class Survey:
     """What is in a lanes loop: element types in memory, number of operations, accumulations that
     leave the loop, the number of its variables, and of operations without those of indices and
-    masks, which open sizes need more of.
+    masks, which open sizes need more of, and those that only read bits otherwise.
     """
 
     dtypes: list[DType]
@@ -103,7 +103,8 @@ def _count(expr: Expr, found: Survey, seen: set[int]) -> None:
         seen.add(id(e))
         if isinstance(e, Apply):
             found.operations += 1
-            found.values += e.op != "select" and e.dtype is not bool_ and e.dtype is not int64
+            computed = e.op not in ("select", "bitcast")
+            found.values += computed and e.dtype not in (bool_, int64, uint64)
         elif isinstance(e, Load):
             found.dtypes.append(e.dtype)
         stack.extend(operands(e))

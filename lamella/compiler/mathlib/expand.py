@@ -7,17 +7,19 @@ it has none). float16 and bfloat16 functions are computed in float32.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
 from lamella.compiler.mathlib import exponential, gaussian, logarithm, power, trigonometry
+from lamella.compiler.mathlib.signs import Signs
 from lamella.compiler.mathlib.terms import FLOAT32, FLOAT64, Format
 from lamella.dtypes import DType, float32, float64
 from lamella.ir.loops import (
     Accumulate,
     Apply,
     Assign,
+    BufferParam,
     Declare,
     Expr,
     For,
@@ -76,6 +78,14 @@ def expand_expr(op: str, args: tuple[Expr, ...], dtype: DType, scales: bool = Fa
     return _BINARY[op](args[0], args[1], form)
 
 
+def falling_exp(x: Expr, dtype: DType, scales: bool) -> Expr:
+    """E**x, for an x that is never above zero: the bits of ``exp``, with less to do."""
+    form = (_SCALING if scales else _FORMATS).get(dtype.name)
+    if form is None:
+        return expand_expr("exp", (x,), dtype, scales)
+    return exponential.falling_exp(x, form)
+
+
 def expand_math(kernel: Kernel, scales: bool = False) -> Kernel:
     """``kernel`` with every elementary function written out; ``scales``: ``ldexp`` is an
     instruction.
@@ -91,15 +101,16 @@ def expand_math(kernel: Kernel, scales: bool = False) -> Kernel:
     return (
         kernel
         if not _Expander.needed(kernel)
-        else replace(kernel, body=_Expander(scales).loop(kernel.body))
+        else replace(kernel, body=_Expander(scales, kernel.buffers).loop(kernel.body))
     )
 
 
 class _Expander:
     """Rewrites statements; equal objects give one result, so sharing is kept."""
 
-    def __init__(self, scales: bool) -> None:
+    def __init__(self, scales: bool, buffers: Sequence[BufferParam]) -> None:
         self.scales = scales
+        self.signs = Signs(buffers)
         self.done: dict[int, tuple[Expr, Expr]] = {}
 
     @staticmethod
@@ -122,6 +133,8 @@ class _Expander:
     def statement(self, stmt: Stmt) -> Stmt:
         """One statement, with all inside it."""
         x = self.expr
+        if not isinstance(stmt, For) and self.signs.forget((stmt,)):
+            self.done.clear()
         if isinstance(stmt, Store):
             mask = None if stmt.mask is None else x(stmt.mask)
             return Store(stmt.buffer, x(stmt.index), x(stmt.value), mask, stmt.atomic)
@@ -134,12 +147,22 @@ class _Expander:
         if isinstance(stmt, For):
             return self.loop(stmt)
         if isinstance(stmt, If):
-            return If(x(stmt.condition), self.block(stmt.then), self.block(stmt.otherwise))
+            return self.branches(stmt)
         return stmt
+
+    def branches(self, stmt: If) -> If:
+        """A branch: what one side knows, the statements after it do not."""
+        with self.signs.aside():
+            then, otherwise = self.block(stmt.then), self.block(stmt.otherwise)
+        return If(self.expr(stmt.condition), then, otherwise)
 
     def loop(self, stmt: For) -> For:
         """A loop."""
-        return For(stmt.var, stmt.kind, self.block(stmt.body))
+        if self.signs.enter(stmt):
+            self.done.clear()
+        body = self.block(stmt.body)
+        self.signs.leave(stmt)
+        return For(stmt.var, stmt.kind, body)
 
     def block(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         """Several statements."""
@@ -155,6 +178,8 @@ class _Expander:
     def _rewritten(self, expr: Expr) -> Expr:
         if isinstance(expr, Apply):
             args = tuple([self.expr(a) for a in expr.args])
+            if expr.op == "exp" and self.signs.never_positive(expr.args[0]):
+                return falling_exp(args[0], expr.dtype, self.scales)
             if expr.op in FUNCTIONS:
                 return expand_expr(expr.op, args, expr.dtype, self.scales)
             return (

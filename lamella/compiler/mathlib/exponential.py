@@ -33,11 +33,15 @@ from lamella.compiler.mathlib.terms import (
     real,
     select,
     shl,
+    shr,
     sub,
 )  # fmt: skip
-from lamella.ir.loops import Apply, Expr
+from lamella.ir.loops import Apply, Const, Expr
 
-__all__ = ["cosh", "exp", "exp2", "expm1", "near_exp", "scaled_exp", "sinh", "tanh"]
+__all__ = [
+    "cosh", "exp", "exp2", "expm1", "falling_exp", "near_exp", "rounding", "scaled_exp", "sinh",
+    "tanh",
+]  # fmt: skip
 
 # (e**r - 1 - r) / r**2 on |r| <= (log 2) / 2, absolute error for exp, relative for expm1
 _EXP: Final = {
@@ -85,40 +89,51 @@ def _clamped(x: Expr, low: float, high: float, form: Format) -> Expr:
     return greatest(form.const(low), least(form.const(high), x))
 
 
-def _reduced(x: Expr, form: Format) -> tuple[Expr, Expr]:
-    """(r, n + 1.5 * 2**mantissa)."""
-    shifted = fma(x, form.const(_LOG2E), form.magic)
-    n = sub(shifted, form.magic)
+def _reduced(x: Expr, form: Format, magic: Const) -> tuple[Expr, Expr]:
+    """(r, n + magic)."""
+    shifted = fma(x, form.const(_LOG2E), magic)
+    n = sub(shifted, magic)
     high, low = _LN2[form]
     r = fma(n, form.const(-low), fma(n, form.const(-high), x))
     return r, shifted
 
 
+def _half(form: Format) -> int:
+    return (form.bias + 1) // 2
+
+
+def rounding(form: Format) -> Const:
+    """What added to a number leaves n in the low bits, as ``scale`` wants it: with half the range
+    of exponents on top, where the exponent's field is added to.
+    """
+    return form.magic if form.scales else form.const(float(form.magic.value) + _half(form))
+
+
 def scale(value: Expr, shifted: Expr, x: Expr, form: Format, shift: int = 0) -> Expr:
-    """Value * 2**(n + shift) for value in [1/2, 2] and ``shifted`` = n + 1.5 * 2**mantissa; n has
-    the sign of ``x``.
+    """Value * 2**(n + shift) for value in [1/2, 2] and ``shifted`` = n + ``rounding``; n has the
+    sign of ``x``.
+
+    Without the instruction: value * 2**(n + a) * 2**(shift - a), where the first product is an
+    ordinary number: a = half + 1 for x below 0, else 1 - half. So the sign bit, moved to the
+    exponent's highest, makes the one factor of the other sign from the other.
     """
     if form.scales:
         n = sub(shifted, form.const(float(form.magic.value) - shift))
         return Apply("ldexp", (value, n), form.dtype)
-    negative, n = lt(x, form.const(0.0)), bits(shifted, form)
-    half = (form.bias + 1) // 2
-    step = select(
-        negative,
-        form.int((form.bias + half) << form.mantissa),
-        form.int((form.bias - half) << form.mantissa),
-    )
-    near = mul(value, real(add(shl(n, form.mantissa), step), form))
-    return mul(
-        near, select(negative, form.const(2.0 ** (shift - half)), form.const(2.0 ** (shift + half)))
-    )
+    top = (form.bias + 1) << form.mantissa
+    word = form.unsigned
+    n, sign = (Apply("bitcast", (e,), word) for e in (shifted, x))
+    sign = Apply("and", (shr(sign, 1), Const(top, word)), word)
+    near = mul(value, real(add(shl(n, form.mantissa), sign), form))
+    rest = Const((form.bias + shift + _half(form) - 1) << form.mantissa, word)
+    return mul(near, real(sub(rest, sign), form))
 
 
 def scaled_exp(x: Expr, form: Format, shift: int = 0) -> Expr:
     """e**x * 2**shift"""
     low, high = _EXP_RANGE[form]
     x = _clamped(x, low, high + 1 if shift < 0 else high, form)
-    r, shifted = _reduced(x, form)
+    r, shifted = _reduced(x, form, rounding(form))
     return scale(horner(r, (1.0, 1.0, *_EXP[form]), form), shifted, x, form, shift)
 
 
@@ -127,9 +142,24 @@ def exp(x: Expr, form: Format) -> Expr:
     return scaled_exp(x, form)
 
 
+def falling_exp(x: Expr, form: Format) -> Expr:
+    """e**x for x <= 0 or nan: the bits of ``exp``. Only one end of the range needs care, and n is
+    moved up into the range of ordinary numbers as it is rounded.
+    """
+    x = greatest(form.const(_EXP_RANGE[form][0]), x)
+    up = _half(form) + 1
+    lifted = form.const(float(form.magic.value) + form.bias + up)
+    r, shifted = _reduced(x, form, rounding(form) if form.scales else lifted)
+    value = horner(r, (1.0, 1.0, *_EXP[form]), form)
+    if form.scales:
+        return scale(value, shifted, x, form)
+    near = mul(value, real(shl(bits(shifted, form), form.mantissa), form))
+    return mul(near, form.const(2.0**-up))
+
+
 def near_exp(x: Expr, form: Format) -> Expr:
     """e**x for x between -80 and 80, or nan: to 1.5 ulp, with few steps after each other."""
-    r, shifted = _reduced(x, form)
+    r, shifted = _reduced(x, form, form.magic)
     n = add(shl(bits(shifted, form), form.mantissa), form.int(form.bias << form.mantissa))
     value = add(form.const(1.0), fma(mul(r, r), estrin(r, _EXP[form], form), r))
     return mul(value, real(n, form))
@@ -138,15 +168,15 @@ def near_exp(x: Expr, form: Format) -> Expr:
 def exp2(x: Expr, form: Format) -> Expr:
     """2**x"""
     x = _clamped(x, *_EXP2_RANGE[form], form)
-    shifted = add(x, form.magic)
-    r = sub(x, sub(shifted, form.magic))
+    shifted = add(x, rounding(form))
+    r = sub(x, sub(shifted, rounding(form)))
     rest = fma(mul(r, r), horner(r, _EXP2[form], form), mul(r, form.const(_LN2[form][0])))
     return scale(add(form.const(1.0), rest), shifted, x, form)
 
 
 def _expm1_part(x: Expr, form: Format, shift: int) -> Expr:
     """(e**x - 1) * 2**-shift, for x not below the range."""
-    r, shifted = _reduced(x, form)
+    r, shifted = _reduced(x, form, form.magic)
     n = bits(shifted, form)
     q = fma(mul(r, r), horner(r, _EXPM1[form], form), r)
     s = real(add(shl(n, form.mantissa), form.int((form.bias - shift) << form.mantissa)), form)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from lamella.compiler.mathlib.exponential import _EXP2, exp2, scale
+from lamella.compiler.mathlib.exponential import _EXP2, exp2, rounding, scale
 from lamella.compiler.mathlib.logarithm import log2, split, to_real
 from lamella.compiler.mathlib.terms import (
     FLOAT32,
@@ -92,8 +92,8 @@ def _exp2_pair(high: Expr, low: Expr) -> Expr:
     """2**(high + low)"""
     clamped = greatest(_F.const(-1100.0), least(_F.const(1100.0), high))
     low = select(eq(clamped, high), low, _F.const(0.0))
-    shifted = add(clamped, _F.magic)
-    r = add(sub(clamped, sub(shifted, _F.magic)), low)
+    shifted = add(clamped, rounding(_F))
+    r = add(sub(clamped, sub(shifted, rounding(_F))), low)
     rest = fma(
         mul(r, r), horner(r, _EXP2[_F], _F), fma(r, _F.const(_LN2[0]), mul(r, _F.const(_LN2[1])))
     )
