@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import builtins
 import datetime
+import itertools
 import os
 import sys
 import time
@@ -96,12 +97,15 @@ def watch_calls(names: Collection[str], iterators: Sequence[tuple[str, Any]]) ->
         if hooked:
             sys.setprofile(None)
     for (path, each), was in zip(iterators, before, strict=True):
-        if position(each) != was:
+        if position(each) == was:
+            continue
+        if not isinstance(each, itertools.count):
             raise _taken(path)
+        found[f"next({path})"] = None  # which may count traces
     for name in found:
         warnings.warn(
-            f"[jit] the function calls {name} while it is traced: later calls see the time of the "
-            "trace; measure outside, or pass the time as an argument",
+            f"[jit] the function calls {name} while it is traced: later calls see the value of the "
+            "trace; call it outside and pass the result as an argument",
             RuntimeWarning, stacklevel=2,
         )  # fmt: skip
 

@@ -32,7 +32,6 @@ ITERATORS: dict[str, Callable[[], Iterator[Any]]] = {
     "zip": lambda: zip([1, 2], [3, 4], strict=True),
     "enumerate": lambda: enumerate([1, 2]),
     "map": lambda: map(float, [1, 2]),
-    "count": itertools.count,
     "chain": lambda: itertools.chain([1, 2], [3]),
     "dict": lambda: iter({1: 2, 3: 4}),
 }
@@ -73,8 +72,14 @@ def test_input(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_clocks_warn_once(clock: Callable[[], float]) -> None:
     f = lm.jit(lambda x: x * (clock() * 0 + 1))
-    with pytest.warns(RuntimeWarning, match=r"later calls see the time of the trace"):
+    with pytest.warns(RuntimeWarning, match=r"later calls see the value of the trace"):
         f(X)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert f(X).sum().item() == 3
+
+
+def test_a_tally_of_traces_warns() -> None:
+    traces = itertools.count()
+    with pytest.warns(RuntimeWarning, match=r"calls next\(traces\)"):
+        lm.jit(lambda x: x + 0 * next(traces))(X)
