@@ -34,7 +34,7 @@ from lamella.runtime.buffer import Buffer
 from lamella.runtime.patterns import Pattern, match, opened
 from lamella.runtime.program import Binding, Executable, target
 from lamella.runtime.repeated import is_bare
-from lamella.runtime.report import report
+from lamella.runtime.report import report, report_kernels
 
 __all__ = ["compiled_count", "compile_program", "evaluate", "forget_programs", "too_large"]
 
@@ -407,6 +407,7 @@ def compile_program(
     milliseconds = 1e3 * (time.perf_counter() - started)
     counts = f"{len(blueprint.steps)} launches, {len(blueprint.sources)} kernels"
     report(1, f"program: {counts}, {milliseconds:.1f} ms")
+    report_kernels(blueprint.sources, where)
     if profiling.active is not None:
         profiling.active.compiled(counts, started, time.perf_counter())
     return made

@@ -16,7 +16,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from lamella.compiler.costs import operations
 from lamella.config import config
 from lamella.errors import OptionError
 from lamella.files import replaced
@@ -83,11 +82,10 @@ class profile:  # noqa: N801 - used as a function is
         self.seconds = 0.0
 
     def __enter__(self) -> profile:
-        if profiling.active is not None:
+        if not profiling.begin(self.record):
             raise OptionError("[profile] a profile is active already; profiles do not nest")
         self._lines = config.lines
         config.lines = 1
-        profiling.active = self.record
         self._start = time.perf_counter()
         return self
 
@@ -112,7 +110,7 @@ class profile:  # noqa: N801 - used as a function is
         trace: TracebackType | None,
     ) -> None:
         self.seconds = time.perf_counter() - self._start
-        profiling.active = None
+        profiling.end()
         config.lines = self._lines
         if self._path is not None:
             text = self.trace() if self._path.suffix == ".json" else self.page()
@@ -129,10 +127,7 @@ class profile:  # noqa: N801 - used as a function is
             row = found.setdefault(key, Row(run.source, run.step.label, lines))
             sized = (run.source, tuple(run.sizes.items()))
             if sized not in counted:
-                source = run.blueprint.sources[run.step.kernel]
-                counted[sized] = (
-                    0 if source.call is not None else operations(source.kernel(), run.sizes)
-                )
+                counted[sized] = run.operations()
             row.count += run.count
             row.seconds += run.seconds
             row.flops += counted[sized] * run.count

@@ -6,11 +6,16 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from lamella.config import config
 
-__all__ = ["Progress", "report"]
+if TYPE_CHECKING:
+    from lamella.compiler.blueprint import Source
+    from lamella.compiler.emit.target import Target
+
+__all__ = ["Progress", "report", "report_kernels"]
 
 _PATIENCE: Final = 2.0  # seconds after which waiting is explained
 
@@ -19,6 +24,25 @@ def report(level: int, text: str) -> None:
     """Write ``text`` where debugging is at least at ``level`` (see ``lamella.config``)."""
     if config.debug >= level:
         sys.stderr.write(f"[lamella] {text}\n")
+
+
+def report_kernels(sources: Sequence[Source], where: Target) -> None:
+    """What a program that is new to this process consists of: the loop IR of its kernels from
+    level 3 on, their LLVM IR from level 4 on, their assembly from level 5 on.
+    """
+    if config.debug < 3:
+        return
+    from lamella.compiler import codegen
+    from lamella.compiler.emit.llvm import emit_module
+    from lamella.ir.text import kernel_text
+
+    kernels = [source.kernel() for source in sources if source.call is None]
+    for kernel in kernels:
+        report(3, f"loop IR\n{kernel_text(kernel)}")
+    if kernels and config.debug >= 4:
+        report(4, f"LLVM IR\n{emit_module(kernels, where)}")
+    if kernels and config.debug >= 5:
+        report(5, f"assembly\n{codegen.assembly(kernels, where)}")
 
 
 class Progress:

@@ -20,6 +20,7 @@ from lamella.config import config
 from lamella.errors import OptionError, ShapeError, did_you_mean
 from lamella.forks import new_lock
 from lamella.ir.dim import Dim
+from lamella.runtime.report import report
 from lamella.tensor.pending import current_trace, traces
 from lamella.transforms.entry import Entry
 from lamella.transforms.guards import Environment
@@ -196,8 +197,7 @@ class Jit(Generic[Made]):
         described = call.described()
         reason = reason or _difference(self._described, described)
         self._described = [*self._described[-MANY:], described]
-        if config.debug >= 1:
-            print(f"jit {self._name}: traced ({reason})")  # noqa: T201
+        report(1, f"jit {self._name}: traced ({reason})")
         if self.programs == MANY + 1:
             warnings.warn(
                 f"[jit] {self._name} has been compiled {self.programs} times, last because "

@@ -409,7 +409,7 @@ def test_debug_says_what_changed(capsys: pytest.CaptureFixture[str], restored: N
     def said(*args: Any, **options: Any) -> str:
         capsys.readouterr()
         compiled(*args, **options)
-        return capsys.readouterr().out
+        return capsys.readouterr().err
 
     with config(debug=1):
         assert "first call" in said(X)

@@ -376,7 +376,7 @@ def test_what_replaces_a_tensor_at_every_call_is_named(capsys: pytest.CaptureFix
     count()
     with lm.config(debug=1):
         count()
-    assert "it left a tensor in a place outside" in capsys.readouterr().out
+    assert "it left a tensor in a place outside" in capsys.readouterr().err
 
     @lm.jit
     def steady() -> None:
