@@ -64,3 +64,34 @@ def test_wrong_uses():
             schedules.SequentialLR(opt, given, milestones)
     with pytest.raises(OptionError, match=r"^\[SequentialLR\] ReduceLROnPlateau"):
         schedules.SequentialLR(opt, [one, schedules.ReduceLROnPlateau(opt)], [2])
+
+
+def test_chained_schedules_multiply_and_continue():
+    def made(opt):
+        return schedules.ChainedScheduler([
+            schedules.ExponentialLR(opt, 0.9),
+            schedules.MultiplicativeLR(opt, lambda t: 1 / (1 + t)),
+        ])  # fmt: skip
+
+    one = made(optimizer(2.0, 0.5))
+    for _ in range(5):
+        one.step()
+    wanted = [rate * 0.9**5 / math.factorial(6) for rate in (2.0, 0.5)]
+    assert one.get_last_lr() == pytest.approx(wanted, rel=1e-12)
+    again = made(optimizer(2.0, 0.5))
+    again.load_state_dict(one.state_dict())
+    assert again.get_last_lr() == pytest.approx(wanted, rel=1e-12)
+
+
+def test_cycles_refuse_what_they_cannot_do():
+    opt = optimizer(1.0, 1.0)
+    with pytest.raises(OptionError, match=r"\[CyclicLR\].*triangular2"):
+        schedules.CyclicLR(opt, 0.1, 1.0, mode="square")
+    with pytest.raises(OptionError, match=r"\[CyclicLR\].*at least one step"):
+        schedules.CyclicLR(opt, 0.1, 1.0, step_size_up=0)
+    with pytest.raises(OptionError, match=r"\[CyclicLR\] max_lr: 3 for 2 groups"):
+        schedules.CyclicLR(opt, 0.1, [1.0, 2.0, 3.0])
+    with pytest.raises(OptionError, match=r"\[ChainedScheduler\] no schedules"):
+        schedules.ChainedScheduler([])
+    with pytest.raises(OptionError, match=r"\[ChainedScheduler\].*ReduceLROnPlateau"):
+        schedules.ChainedScheduler([schedules.ReduceLROnPlateau(opt)])

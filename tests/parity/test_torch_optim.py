@@ -69,3 +69,71 @@ def test_defaults_are_those_of_torch(name):
     theirs = getattr(torch.optim, name)([torch.zeros(2, requires_grad=True)]).defaults
     for option, value in getattr(optim, name)(p).defaults.items():
         assert theirs[option] == value, option
+
+
+SCHEDULES = [
+    ("StepLR", {"step_size": 3}),
+    ("MultiStepLR", {"milestones": [2, 5]}),
+    ("ExponentialLR", {"gamma": 0.9}),
+    ("ConstantLR", {}),
+    ("LinearLR", {}),
+    ("PolynomialLR", {"power": 2.0}),
+    ("LambdaLR", {"lr_lambda": [lambda t: 1 / (1 + t), lambda t: 0.5**t]}),
+    ("MultiplicativeLR", {"lr_lambda": [lambda t: 1 / (1 + t), lambda t: 0.9]}),
+    ("CosineAnnealingLR", {"T_max": 30, "eta_min": 0.01}),
+    ("CosineAnnealingWarmRestarts", {"T_0": 3, "T_mult": 2}),
+    ("OneCycleLR", {"max_lr": [0.3, 0.1], "total_steps": 21, "cycle_momentum": False}),
+    ("CyclicLR", {"base_lr": 0.1, "max_lr": [0.5, 0.7], "step_size_up": 3}),
+    ("CyclicLR", {"base_lr": 0.1, "max_lr": 0.5, "step_size_up": 2, "step_size_down": 5,
+                  "mode": "triangular2"}),
+    ("CyclicLR", {"base_lr": 0.1, "max_lr": 0.5, "step_size_up": 3, "mode": "exp_range",
+                  "gamma": 0.9}),
+    ("CyclicLR", {"base_lr": 0.1, "max_lr": 0.5, "step_size_up": 3, "scale_fn": lambda c: 1 / c}),
+]  # fmt: skip
+
+
+def groups(library, leaf):
+    return library.SGD([{"params": [leaf()], "lr": lr} for lr in (0.5, 0.2)], lr=1.0)
+
+
+def rates(schedule, optimizer, steps=20):
+    found = []
+    for _ in range(steps):
+        optimizer.step()
+        schedule.step()
+        found.append(schedule.get_last_lr())
+    return found
+
+
+def both(make):
+    """The rates of 20 steps of a schedule that ``make`` makes, in PyTorch and here."""
+    theirs = groups(torch.optim, lambda: torch.ones(1, requires_grad=True))
+    ours = groups(optim, lambda: lm.nn.Parameter(lm.ones(1)))
+    wanted = rates(make(torch.optim.lr_scheduler, theirs), theirs)
+    return rates(make(optim.lr_scheduler, ours), ours), wanted
+
+
+@pytest.mark.parametrize(("name", "options"), SCHEDULES)
+def test_rates_are_those_of_torch(name, options):
+    def make(library, optimizer):
+        own = dict(options)
+        if library is optim.lr_scheduler:
+            own.pop("cycle_momentum", None)
+        elif name == "CyclicLR":
+            own["cycle_momentum"] = False
+        return getattr(library, name)(optimizer, **own)
+
+    found, wanted = both(make)
+    np.testing.assert_allclose(found, wanted, rtol=1e-9)
+
+
+def test_chained_rates_are_those_of_torch():
+    def make(library, optimizer):
+        return library.ChainedScheduler([
+            library.ConstantLR(optimizer, factor=0.1, total_iters=4),
+            library.ExponentialLR(optimizer, gamma=0.9),
+            library.LinearLR(optimizer, start_factor=0.5),
+        ])  # fmt: skip
+
+    found, wanted = both(make)
+    np.testing.assert_allclose(found, wanted, rtol=1e-9)
