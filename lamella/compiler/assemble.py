@@ -16,12 +16,13 @@ from lamella import ops
 from lamella.compiler import control
 from lamella.compiler.blueprint import STREAM, Blueprint, Control, Fault, Source, Step, grain_of
 from lamella.compiler.control import Nested
+from lamella.compiler.drafts import Drafts
 from lamella.compiler.emit.llvm import scratch_bytes
 from lamella.compiler.fusion import Group
-from lamella.compiler.kernels import Draft, draft
+from lamella.compiler.kernels import Draft
 from lamella.compiler.memory import Temporary
 from lamella.compiler.partition import is_external
-from lamella.compiler.reuse import in_place, reads_first, streamable, streamed, with_alias
+from lamella.compiler.reuse import streamable, streamed, with_alias
 from lamella.compiler.split_loops import split_loops
 from lamella.compiler.statements import Program
 from lamella.ir.dim import Dim, Size, product, symbols, typical
@@ -55,6 +56,9 @@ class Assembler:
         self.scalars = list(scalars)
         self.sources: list[Source] = []
         self.kernel_of: dict[str, int] = {}
+        # by the identities of kernels, which they keep alive
+        self.finished: dict[tuple[object, ...], tuple[Kernel, Kernel]] = {}
+        self.hashes: dict[int, tuple[Kernel, str]] = {}
         self.home = {s.node: i for i, group in enumerate(groups) for s in group.members}
         self.parts = {s.node: s.parts for group in groups for s in group.members if s.parts}
         self.node_of = {name: node for node, name in program.names.items()}
@@ -79,43 +83,47 @@ class Assembler:
         for i, group in enumerate(self.groups):
             for s in group.members:
                 needed |= {n for n in s.sources if self.home.get(n, i) != i}
-        drafts = [draft(group, self.program, needed, unit) for group in self.groups]
-        for made in drafts:
+        shared = Drafts(self.program, needed, unit, reuse)
+        drafts = [shared.of(group) for group in self.groups]
+        for number, made in enumerate(drafts):
             needed |= made.temporaries
-        if reuse:
-            for i, made in enumerate(drafts):
-                if made.kernel is None:
-                    continue
-                made.kernel = reads_first(made.kernel)
-                pairs = self._take_over(i, made.kernel)
-                made.kernel = with_alias(made.kernel, pairs)
-                if self.groups[i].kind == "loops":
-                    names = self._read_by_nobody(i, made.kernel) - pairs.keys()
-                    made.kernel = streamed(made.kernel, names)
-        for group, made in zip(self.groups, drafts, strict=True):
-            if split and made.kernel is not None and group.kind == "loops":
-                made.kernel = split_loops(made.kernel)
+            if made.kernel is not None:
+                made.kernel = self._finished(number, made, made.kernel, reuse, split)
         return self._assemble(drafts, needed)
 
+    def _finished(
+        self, number: int, made: Draft, kernel: Kernel, reuse: bool, split: bool
+    ) -> Kernel:
+        """The kernel of launch ``number``, told where its results go; one for equal ones."""
+        loops = self.groups[number].kind == "loops"
+        over = self._take_over(number, made)
+        past = self._read_by_nobody(number, made, kernel) if loops and reuse else set()
+        past -= over.keys()
+        key = id(kernel), tuple(over.items()), frozenset(past)
+        if key not in self.finished:
+            found = streamed(with_alias(kernel, over), past)
+            self.finished[key] = kernel, split_loops(found) if split and loops else found
+        return self.finished[key][1]
+
     # -- memory ------------------------------------------------------------------------------------
-    def _take_over(self, number: int, kernel: Kernel) -> dict[str, str]:
+    def _take_over(self, number: int, made: Draft) -> dict[str, str]:
         """Which outputs of launch ``number`` are written over which of its inputs."""
         pairs: dict[str, str] = {}
-        for out, operands in in_place(kernel).items():
-            node = self.node_of[out]
+        for out, operands in made.in_place.items():
+            node = self.node_of[made.names[out]]
             for name in operands:
-                operand = self.node_of[name]
+                operand = self.node_of[made.names[name]]
                 if name not in pairs.values() and self._dies(operand, node, number):
                     pairs[out] = name
                     self.memory[node] = operand
                     break
         return pairs
 
-    def _read_by_nobody(self, number: int, kernel: Kernel) -> set[str]:
+    def _read_by_nobody(self, number: int, made: Draft, kernel: Kernel) -> set[str]:
         """Large outputs of launch ``number`` that no later one reads, with aligned stores."""
         found = set()
         for name in streamable(kernel):
-            node = self.node_of[name]
+            node = self.node_of[made.names[name]]
             nbytes = node.size * node.dtype.itemsize
             large = nbytes >= STREAM if isinstance(nbytes, int) else self.large
             if large and node in self.outputs and self.last[node] == number:
@@ -286,21 +294,29 @@ class Assembler:
     def _step(
         self, result: Blueprint, made: Draft, kernel: Kernel, slot: Mapping[str, int]
     ) -> None:
-        arguments = [slot[b.name] for b in kernel.buffers if b.name != "fault"]
+        arguments = [slot[made.names[b.name]] for b in kernel.buffers if b.name != "fault"]
         if kernel.faults:
             arguments.append(control.fault(len(result.faults)))
             result.faults.append(Fault(0, made.sites, made.failure))
-        arguments += [slot[p.name] for p in kernel.params]
+        arguments += [slot[made.names[p.name]] for p in kernel.params]
         arguments += [slot[f"size {name}"] for name in kernel.sizes]
         extent = kernel.body.var.extent
         if not isinstance(extent, (int, Dim)):
             raise TypeError(f"the grid of {kernel.name} has the extent {extent}, which is no size")
         grain = grain_of(typical(kernel.work))
-        text = kernel_text(kernel, normalise=True)
-        name = "k" + hashlib.sha256(text.encode()).hexdigest()[:32]
+        name = self._name(kernel)
         index = self.kernel_of.setdefault(name, len(self.sources))
         if index == len(self.sources):
             named = replace(kernel, name=name)
             self.sources.append(Source(name, scratch_bytes(named), parsed=named))
         work = kernel.work if isinstance(kernel.work, Dim) else 0
         result.steps.append(Step(index, extent, tuple(arguments), grain, work=work))
+
+    def _name(self, kernel: Kernel) -> str:
+        """The hash of a kernel's text, in which nothing has a name of its own."""
+        known = self.hashes.get(id(kernel))
+        if known is None:
+            text = kernel_text(kernel, normalise=True)
+            known = kernel, "k" + hashlib.sha256(text.encode()).hexdigest()[:32]
+            self.hashes[id(kernel)] = known
+        return known[1]

@@ -48,13 +48,13 @@ from lamella.ops.base import Element, Index
 from lamella.ops.calls import Call
 from lamella.ops.cumulative import Running
 
-__all__ = ["Draft", "draft"]
+__all__ = ["Draft", "draft", "sites"]
 
 
 @dataclass(slots=True)
 class Draft:
-    """A kernel, the program's names of its buffers in order, and the members that need a buffer
-    only for it.
+    """A kernel, what its names of buffers and scalars are in the program, and the members that need
+    a buffer only for it.
     """
 
     kernel: Kernel | None  # None for a call without one
@@ -63,6 +63,9 @@ class Draft:
     failure: str = ""  # the message of a fault that is no index out of range
     call: Node | None = None  # the call without a kernel
     zeroing: list[Kernel] = field(default_factory=list)  # before it, of results that begin as zero
+    names: dict[str, str] = field(default_factory=dict)
+    # for each buffer that is only written, the operands whose memory it may take over
+    in_place: dict[str, list[str]] = field(default_factory=dict)
 
 
 class Writer:
@@ -262,9 +265,9 @@ def draft(group: Group, program: Program, needed: set[Node], unit: VectorUnit) -
     kernel = _signed(body, _dtypes(group, program), work, begun)
     begun += [name for name in _added_to(kernel) if name not in begun]
     zeroing = [_zeroing(name, kernel, program) for name in begun]
-    sites = _sites(group) if kernel.faults else []
     failure = getattr(group.members[0].node.op, "failure", "")
-    return Draft(kernel, temporaries, sites, failure, zeroing=zeroing)
+    found = sites(group) if kernel.faults else []
+    return Draft(kernel, temporaries, found, failure, zeroing=zeroing)
 
 
 def _added_to(kernel: Kernel) -> list[str]:
@@ -313,7 +316,7 @@ def _signed(
     return replace(kernel, faults=faults)
 
 
-def _sites(group: Group) -> list[str | None]:
+def sites(group: Group) -> list[str | None]:
     """Source lines of the members' operations that may report an index out of range."""
     found: list[str | None] = []
     seen: set[Node] = set()
