@@ -11,6 +11,7 @@ what that one calls.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 from types import CodeType, FrameType, ModuleType
@@ -37,7 +38,7 @@ def called(depth: int = 1) -> str | None:
         if _is_ours(frame):
             inside.append(frame)
         frame = frame.f_back
-    written = None if frame is None else _written(frame)
+    written = None if frame is None else _written(frame.f_code, frame.f_lasti)
     loaded = _loaded()
     if written is not None and (
         _is_method(inside[-1], written)
@@ -69,11 +70,14 @@ def _loaded() -> list[ModuleType]:
     ]
 
 
-def _written(frame: FrameType) -> str | None:
-    """The last name of the expression that the frame is calling: ``take`` in ``lm.take(x, i)``."""
+@functools.lru_cache(maxsize=64)  # a loop may meet the same error again and again
+def _written(code: CodeType, last: int) -> str | None:
+    """The last name of the expression that is called by the instruction at ``last``: ``take`` in
+    ``lm.take(x, i)``.
+    """
     import dis  # when there is an error
 
-    done = [each for each in dis.get_instructions(frame.f_code) if each.offset <= frame.f_lasti]
+    done = [each for each in dis.get_instructions(code) if each.offset <= last]
     call = done[-1].positions if done else None
     if call is None or call.lineno is None:
         return None  # as with -X no_debug_ranges

@@ -94,7 +94,7 @@ def watch_calls(names: Collection[str], iterators: Sequence[tuple[str, Any]]) ->
     try:
         yield
     finally:
-        if hooked:
+        if hooked and sys.getprofile() is seen:  # else the function has begun to be profiled
             sys.setprofile(None)
     for (path, each), was in zip(iterators, before, strict=True):
         if position(each) == was:

@@ -358,7 +358,8 @@ def jit(
             be declared, nor need Python numbers, text and flags that it sets where they were
             before. Text and flags that it reads are part of the program: another value makes
             another. So are numbers until they have changed once; from then on a program serves all
-            their values that lead through the same branches, loops and shapes.
+            their values that lead through the same branches, loops and shapes. NumPy's numbers are
+            passed on as Python's.
         dynamic: None: a size of an argument is part of the program until it has changed once; from
             then on a program serves all sizes of 2 and more that lead through the same branches,
             with the results of programs for each of them. What cannot do without a size (a loop of

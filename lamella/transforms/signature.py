@@ -48,8 +48,8 @@ class Call:
     """
 
     __slots__ = (
-        "_marked", "_structure", "args", "exact", "key", "leaves", "numbers", "opening", "options",
-        "shapes", "shared", "sizes", "tensors", "values",
+        "_exchanged", "_marked", "_structure", "args", "exact", "key", "leaves", "numbers",
+        "opening", "options", "shapes", "shared", "sizes", "tensors", "values",
     )  # fmt: skip
 
     def __init__(
@@ -63,13 +63,16 @@ class Call:
             leaves, structure = tree.flatten((args, options))
         tensors: list[Any] = []
         shared: list[int] = []
+        self._exchanged = False  # whether a leaf is another object than in the arguments
         for i, leaf in enumerate(leaves):
             if isinstance(leaf, TensorCore):
                 tensors.append(leaf)
             elif isinstance(leaf, np.generic):
                 leaves[i] = leaf.item()  # computes as Python's numbers do, also outside jit
+                self._exchanged = True
             elif isinstance(leaf, np.ndarray):
                 shared.append(len(tensors))
+                self._exchanged = True
                 leaves[i] = leaf = _tensor_of(leaf)
                 tensors.append(leaf)
         self.tensors: list[TensorCore] = tensors
@@ -160,10 +163,10 @@ class Call:
     def traced_arguments(
         self, others: Mapping[int, object] | None = None
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments with tensors in place of arrays, and ``others`` in place of the leaves of
-        those numbers; all else is the caller's own object.
+        """The arguments with tensors in place of arrays, Python's numbers in place of NumPy's, and
+        ``others`` in place of the leaves of those numbers; all else is the caller's own object.
         """
-        if not self.shared and not others:
+        if not self._exchanged and not others:
             return self.args, self.options
         leaves = list(self.leaves)
         for i, other in (others or {}).items():

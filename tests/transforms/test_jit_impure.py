@@ -5,7 +5,9 @@ from __future__ import annotations
 import builtins
 import datetime
 import itertools
+import sys
 import time
+import types
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -83,3 +85,19 @@ def test_a_tally_of_traces_warns() -> None:
     traces = itertools.count()
     with pytest.warns(RuntimeWarning, match=r"calls next\(traces\)"):
         lm.jit(lambda x: x + 0 * next(traces))(X)
+
+
+def test_a_profile_that_the_function_begins_goes_on() -> None:
+    def hook(frame: types.FrameType, event: str, call: object) -> None:
+        return None
+
+    def f(x: lm.Tensor) -> lm.Tensor:
+        sys.setprofile(hook)
+        return x * (time.time() * 0 + 1)
+
+    try:
+        lm.jit(f)(X)
+        found = sys.getprofile()
+    finally:
+        sys.setprofile(None)
+    assert found is hook

@@ -199,3 +199,14 @@ def test_what_a_call_sets_is_set_together() -> None:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize(
+    "order", [(3.0, np.float64(3.0)), (np.float64(3.0), 3.0), (np.int8(3), 3, np.int64(3))]
+)
+def test_numbers_of_numpy_are_python_numbers_whatever_came_first(order: tuple[Any, ...]) -> None:
+    f = lm.jit(lambda s: (lm.asarray(s), s))
+    for number in [*order, *[each + 1 for each in order], *order]:
+        made, same = f(number)
+        assert made.dtype is lm.asarray(np.asarray(number).item()).dtype
+        assert type(same) in (int, float) and same == number
