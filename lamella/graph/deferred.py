@@ -20,7 +20,7 @@ from lamella.ops.base import Primitive
 from lamella.ops.calls import Part, adopt, part
 from lamella.ops.leaf import DATA
 
-__all__ = ["Deferred", "DeferredCall", "Step", "Template", "deferred"]
+__all__ = ["Deferred", "DeferredCall", "Step", "Template", "call_at", "deferred"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +106,7 @@ class DeferredCall:
 _op: Final[Any] = Node.__dict__["op"]  # the places in a node, whatever its class
 _inputs: Final[Any] = Node.__dict__["inputs"]
 _site: Final[Any] = Node.__dict__["site"]
+call_at: Final[Any] = _site.__get__  # of a deferred node its call, of others never one
 
 
 class Deferred(Node):

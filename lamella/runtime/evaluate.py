@@ -21,7 +21,6 @@ from lamella.compiler.blueprint import STREAM
 from lamella.config import config
 from lamella.errors import OutOfMemoryError, ShapeError
 from lamella.forks import new_lock
-from lamella.graph.deferred import Deferred
 from lamella.ir.decisions import deciding
 from lamella.ir.dim import Dim, Size
 from lamella.ir.node import Node
@@ -29,7 +28,7 @@ from lamella.ops.base import Array
 from lamella.ops.calls import Call, Part, has_effects, keep, living, parts
 from lamella.ops.leaf import DATA, SCALAR, Placeholder
 from lamella.runtime import buffer as memory
-from lamella.runtime import profiling, ready, repeated, stored
+from lamella.runtime import profiling, repeated, stored
 from lamella.runtime.buffer import Buffer
 from lamella.runtime.patterns import Pattern, match, opened
 from lamella.runtime.program import Binding, Executable, target
@@ -110,7 +109,6 @@ def forget_programs() -> None:
         _exact.clear()
         _structures.clear()
         _fitted.clear()
-        ready.forget()
         repeated.forget()
 
 
@@ -176,12 +174,12 @@ def evaluate(nodes: Sequence[Node]) -> None:
     """
     if not nodes:
         return
-    call = ready.call_of(nodes) if type(nodes[0]) is Deferred else None
     try:
-        if (call is not None and ready.call_at_once(nodes, call)) or repeated.at_once(nodes):
+        if repeated.at_once(nodes):
             return
     except MemoryError as error:
         raise too_large(nodes, error) from None
+    seen = repeated.surface(nodes)
     roots: list[Node] = []
     alone = True  # nothing else is computed with them
     for node in dict.fromkeys(nodes):
@@ -202,9 +200,8 @@ def evaluate(nodes: Sequence[Node]) -> None:
         found = _exact.get(key) or _fitted.get(key)
         executable, at = found or _find(Graph(key, list(order), roots))
     if at.frames or not at.symbols:  # open sizes may never come again, until they have
-        whole = call if len(roots) == len(nodes) else None
-        if whole is None or not ready.offer_call(whole, executable, at, order):
-            repeated.offer(roots, order, executable, at)
+        leaves = [node for node in order if node.value is not None]
+        repeated.offer(roots, seen, leaves, executable, at)
     words = executable.pack_scalars(scalars) if scalars else ()
     _run(roots, inputs, words, executable, at)
 

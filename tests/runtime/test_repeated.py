@@ -10,7 +10,9 @@ import pytest
 
 import lamella as lm
 from lamella.errors import LamellaIndexError
+from lamella.graph.deferred import Deferred
 from lamella.runtime import repeated
+from lamella.tensor.deferring import deferring
 
 TIMES = 6  # evaluations after which graphs of this size have their function
 
@@ -159,3 +161,59 @@ def test_gradients_go_the_long_way() -> None:
         np.testing.assert_allclose(x.grad.numpy(), np.exp(exact) * (1 + exact), rtol=1e-5)
         with lm.no_grad():
             np.testing.assert_allclose((lm.exp(x) * x).numpy(), np.exp(exact) * exact, rtol=1e-5)
+
+
+def test_operations_on_calls_look_inside_none(searches: list[int]) -> None:
+    x, y = value(6, 4), value(6, 4, seed=1)
+    exact, other = x.numpy(), y.numpy()
+    graphs: list[Callable[[int], tuple[Any, Any]]] = [
+        lambda i: (x + x[i], exact + exact[i]),
+        lambda i: (x + y[i], exact + other[i]),
+        lambda i: (x[i] - x[i], exact[i] - exact[i]),
+        lambda i: ((row := x[i]) * row, exact[i] ** 2),
+        lambda i: (x[i] * y[i + 1], exact[i] * other[i + 1]),
+        lambda i: (lm.where(x[i] > 1, x[i], y), np.where(exact[i] > 1, exact[i], other)),
+        lambda i: (x - 1.5, exact - np.float32(1.5)),
+        lambda i: (x - x[i, i], exact - exact[i, i]),
+        lambda i: (lm.sign(x[i]) * 1.5, np.sign(exact[i]) * np.float32(1.5)),
+    ]
+    for i in (0, 1, 2, 0, 1, 2, 3):
+        for graph in graphs:
+            if i == 3:
+                del searches[:]
+            found, wanted = graph(i)
+            inner = [each for each in found.node.inputs if type(each) is Deferred]
+            np.testing.assert_array_equal(found.numpy(), wanted)
+            if i == 3:
+                assert not searches
+                assert all(type(each) is Deferred for each in inner)
+
+
+def test_results_of_one_call_are_not_those_of_two() -> None:
+    x, y = value(3, 8), value(3, 8, seed=1)
+
+    def spans(a: Any, b: Any) -> Any:
+        largest, at = lm.topk(a, 2)
+        other, _ = lm.topk(b, 2)
+        return largest - other, at
+
+    for i in range(8):
+        a, b = [(x, y), (x, x), (y, x)][i % 3]
+        found, at = spans(a, b)
+        lm.eval(found, at)
+        ordered = [np.sort(each.numpy(), 1)[:, ::-1][:, :2] for each in (a, b)]
+        np.testing.assert_array_equal(found.numpy(), ordered[0] - ordered[1])
+        np.testing.assert_array_equal(at.numpy(), np.argsort(-a.numpy(), 1)[:, :2])
+
+
+def test_what_all_calls_share_may_be_given_too() -> None:
+    kept = value(5)
+
+    @deferring
+    def shifted(x: Any) -> Any:
+        return lm.exp(x) - kept
+
+    table = kept.numpy()
+    for x in (kept, kept, kept, kept, value(5, seed=1), kept, value(5, seed=2)) * 2:
+        found = shifted(x).numpy()
+        np.testing.assert_allclose(found, np.exp(x.numpy()) - table, rtol=1e-5)
