@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Final
 
+from lamella.ir.asking import known_sizes
 from lamella.ir.dim import Dim, Size, bind, symbols
 
 __all__ = [
@@ -72,7 +73,8 @@ def deciding(values: Mapping[str, int]) -> Iterator[Decisions]:
 
 
 def at_least(size: Size, limit: Size, otherwise: bool) -> bool:
-    """``size >= limit``; ``otherwise`` where that is open and nothing is known of the sizes.
+    """``size >= limit``; ``otherwise`` where that is open and nothing is known of the sizes. While
+    ``jit`` traces, the trace notes it.
 
     >>> n = Dim("n"); at_least(5, 4, False), at_least(n, 4, False), at_least(n + 1, n, False)
     (True, False, True)
@@ -83,10 +85,12 @@ def at_least(size: Size, limit: Size, otherwise: bool) -> bool:
         size, limit = size - limit, 0
     if isinstance(size, int):
         return size >= limit
-    decisions = _current.get()
-    if decisions is None or not decisions.knows(size):
-        return otherwise
-    return decisions.at_least(size, limit)
+    decisions, known = _current.get(), known_sizes.get()
+    if decisions is not None and decisions.knows(size):
+        return decisions.at_least(size, limit)
+    if decisions is None and known is not None and known.is_strict:
+        return bool(known.number(size) >= limit)
+    return otherwise
 
 
 def counted(size: Size, unit: int, most: int, otherwise: int) -> int:

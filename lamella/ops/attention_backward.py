@@ -15,6 +15,7 @@ import numpy as np
 
 from lamella import dtypes, ops
 from lamella.dtypes import bool_
+from lamella.ir.decisions import counted
 from lamella.ir.dim import Shape, product
 from lamella.ir.loops import Stmt
 from lamella.ir.node import Node
@@ -200,10 +201,9 @@ class AttentionTiles(Banded):
 
 def _chunks(k: Node) -> int:
     """Chunks of keys that make enough parts of all heads; by the sizes alone."""
-    heads, most = product(k.shape[:-2]), blocks(k.shape[-2])
-    if not isinstance(heads, int) or not isinstance(most, int):
-        return 1
-    return max(1, min(-(-BUSY // max(heads, 1)), most))
+    heads = counted(product(k.shape[:-2]), 1, BUSY, BUSY)
+    tile = block_size()
+    return max(1, counted(k.shape[-2] + tile - 1, tile, -(-BUSY // max(heads, 1)), 1))
 
 
 _CASES: tuple[tuple[Shape, Shape, Shape | None, int | None, int | None], ...] = (

@@ -200,7 +200,7 @@ class Executable:
         self.has_frames: Final = not (jumps or self._opaque or self._refusal)
         small = known is not None and known.arena + self._scratch <= _SMALL
         self.is_large: Final = not small  # a run borrows the memory of its temporaries
-        self.is_light: Final = self.has_frames and known is not None and not self.may_fail
+        self.is_light: Final = self.has_frames and not self.may_fail
         changing = blueprint.inputs + len(blueprint.outputs) + blueprint.scalars
         self._pack_into = struct.Struct(f"={changing}Q").pack_into
         self._temporaries = changing + len(blueprint.symbols)  # the first of their slots
@@ -244,9 +244,9 @@ class Executable:
             words[self._extra_slot - 1] = scratch.ptr
         return arena, scratch
 
-    def run_frame(self, frame: Frame) -> None:
+    def run_frame(self, frame: Frame, at: Binding) -> None:
         """Run on the slots of a frame."""
-        borrowed = self.furnish(frame, self.bind(())) if self.is_large else None
+        borrowed = self.furnish(frame, at) if self.is_large else None
         if not threads.pool.ready:
             threads.start_pool()
         self.plan.start(self.plan.address, frame.address)

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from lamella import ops
 from lamella.dtypes import int64
 from lamella.errors import OptionError, ShapeError
-from lamella.ir.dim import Size
+from lamella.ir.decisions import at_least
+from lamella.ir.dim import Size, product, typical
 from lamella.ir.node import Node
 from lamella.tensor.core import wrap
 from lamella.tensor.deferring import deferring
@@ -209,24 +210,16 @@ def _needed(terms: Sequence[Term], out: Labels) -> set[int]:
     return set(out).union(*(labels for _, labels in terms)) if terms else set(out)
 
 
-def _volume(labels: Sequence[int], sizes: dict[int, Size]) -> int:
-    total = 1
-    for label in labels:
-        size = sizes[label]
-        total *= size if isinstance(size, int) else 1024
-    return total
-
-
 def _best_pair(terms: Sequence[Term], out: Labels, sizes: dict[int, Size]) -> tuple[int, int]:
     """The pair whose contraction has the smallest result (the first of equals)."""
-    best: tuple[int, int, int] | None = None
+    best: tuple[Size, int, int] | None = None
     for i in range(len(terms)):
         for j in range(i + 1, len(terms)):
             rest = [term for k, term in enumerate(terms) if k not in (i, j)]
             needed = _needed(rest, out)
             joined = dict.fromkeys(terms[i][1] + terms[j][1])
-            volume = _volume([label for label in joined if label in needed], sizes)
-            if best is None or volume < best[0]:
+            volume = product(tuple(sizes[label] for label in joined if label in needed))
+            if best is None or not at_least(volume, best[0], typical(volume) >= typical(best[0])):
                 best = (volume, i, j)
     return (best[1], best[2]) if best else (0, 1)
 

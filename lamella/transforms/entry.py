@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from lamella import tree
@@ -29,7 +30,7 @@ from lamella.tensor.core import TensorCore, describe, wrap
 from lamella.tensor.symbolic import At
 from lamella.tensor.tensor import Tensor
 from lamella.transforms.called import Called, Graph
-from lamella.transforms.direct import Direct
+from lamella.transforms.direct import Direct, Directs
 from lamella.transforms.extents import Extents
 from lamella.transforms.guards import Environment
 from lamella.transforms.lowered import Lowered
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Entry"]
 
+OFTEN: Final = 16  # calls with the same open sizes before they get a function of their own
 PATIENCE: Final = 5.0  # seconds that an interrupted program may take to leave its state whole
 
 
@@ -90,7 +92,7 @@ class Entry:
         self._budget = budget
         self._sizes = None if call.opening is None else call.sizes  # to decide by
         self._fixed = fixed  # where slices start is a part of the program
-        self._shortened: set[tuple[type, ...]] = set()  # classes of arguments of its shortcuts
+        self._shortened: set[tuple[object, ...]] = set()  # forms of arguments of its shortcuts
         self._has_lines = config.lines or config.debug_nans
         outsides = recording.outsides
         self._outsides = outsides
@@ -189,23 +191,22 @@ class Entry:
         self._program = compile_program(
             roots, given, scalars, offered, self._budget, large and bool(self._sizes), self._sizes
         )
-        blueprint = self._program.blueprint
-        self._donated = blueprint.over
+        self._donated = self._program.blueprint.over
         self._symbols = self._program.blueprint.symbols
         self._extents = Extents(self._roots if self._symbols else (), self._expected)
         self._same = list(self._program.blueprint.same.items())
         self._dtypes = [node.dtype for node in self._roots]
-        self._direct: Direct | None = None
+        self._direct: Directs | None = None
         more = (
             self._states or self._leaves or self._gradients or self._escaped or self._graphs
             or self._same or self._donated or self._slots or self._gradient_inputs
         )  # fmt: skip
         if self._program.is_light and self._places is not None and not more:
-            self._direct = Direct(
-                self._program, self._where, self._constants, self._words, self._prepared,
+            self._direct = Directs(self._program, self._extents.check, partial(
+                Direct, self._program, self._where, self._constants, self._words, self._prepared,
                 self._steady, self._roots, self._places, self._structure,
                 0 if self._numbers is None else len(self._numbers.inputs),
-            )  # fmt: skip
+            ))  # fmt: skip
 
     def _hoisted(
         self, roots: Sequence[Node], constants: Sequence[Node]
@@ -315,18 +316,19 @@ class Entry:
             call.values = numbers.first()
         return [*call.tensors, *numbers.tensors(call.values)]
 
-    def shortcut(self, args: Sequence[Any]) -> Shortcut | None:
+    def shortcut(self, args: Sequence[Any], call: Call) -> Shortcut | None:
         """A function for calls with arguments like these, with which this has run; None the second
-        time for arguments of the same classes.
+        time for arguments of the same classes, or open sizes that are still rare.
         """
-        direct, kinds = self._direct, tuple(map(type, args))
-        if direct is None or self._pinned or direct.owner is not self._steadiness:
+        kinds = (*map(type, args), *call.sizes.values())
+        if self._direct is None or self._pinned or kinds in self._shortened:
             return None
-        if kinds in self._shortened:
+        direct = self._direct.of(call.sizes)
+        if direct.owner is not self._steadiness or (call.sizes and direct.uses < OFTEN):
             return None
         self._shortened.add(kinds)
-        numbers, environment = self._numbers, self._environment
-        return shortcut(direct, args, environment, numbers, self._captured_ids, Tensor)
+        given = (self._environment, self._numbers, call.sizes, self._captured_ids)
+        return shortcut(direct, args, *given, Tensor)
 
     # -- running -----------------------------------------------------------------------------------
     def run(self, call: Call) -> Any:
@@ -334,7 +336,7 @@ class Entry:
         tensors, numbers = self._given(call), self._numbers
         if self._direct is not None and not config.debug_nans and profiling.active is None:
             found = () if numbers is None else numbers.results(call.values)
-            result = self._direct.run(tensors, self._steadiness, found)
+            result = self._direct.of(call.sizes).run(tensors, self._steadiness, found)
             if numbers is not None:
                 numbers.write(call.values, self._environment.places)
             return result

@@ -107,7 +107,7 @@ class Jit(Generic[Made]):
             if entry.misfit(call) is None:
                 found = entry.run(call)
                 if not (options or self._dynamic):
-                    self._shorten(entry, args)
+                    self._shorten(entry, args, call)
                 return found
         return self._run_new(call)
 
@@ -135,9 +135,13 @@ class Jit(Generic[Made]):
                 raise
         return result
 
-    def _shorten(self, entry: Entry, args: tuple[Any, ...]) -> None:
-        """Have a shortcut for calls like one that the entry has served."""
-        made = entry.shortcut(args)
+    def _shorten(self, entry: Entry, args: tuple[Any, ...], call: Call) -> None:
+        """Have a shortcut for calls like one that the entry has served; open sizes take no room
+        from others.
+        """
+        if call.sizes and len(self._shortcuts) == SHORT:
+            return
+        made = entry.shortcut(args, call)
         if made is not None:
             self._shortcuts = [made, *self._shortcuts[: SHORT - 1]]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ import numpy as np
 from lamella import tree
 from lamella.config import config
 from lamella.graph import names as naming
+from lamella.ir.dim import Dim
 from lamella.ir.node import Node, gradient_mode
 from lamella.ops.leaf import DATA
 from lamella.runtime import buffer as memory
@@ -116,7 +117,7 @@ _settings_changed()
 
 def shortcut(
     direct: Direct, args: Sequence[Any], environment: Environment, numbers: Numbers | None,
-    captured: Collection[int], result: type[TensorCore],
+    sizes: Mapping[str, int], captured: Collection[int], result: type[TensorCore],
 ) -> Shortcut | None:  # fmt: skip
     """A function for calls with arguments like these; None where they are of other kinds.
 
@@ -125,6 +126,7 @@ def shortcut(
         args: of the call, all by position.
         environment: says whether Python values are those that the trace saw.
         numbers: those that may have other values.
+        sizes: the open ones of the call.
         captured: the ids of the captured tensors.
         result: the class of tensors.
     """
@@ -133,7 +135,7 @@ def shortcut(
     names = _names(direct, environment.same, captured, result)
     opened = () if numbers is None else numbers.sources
     found = [_argument(i, arg, names, i in opened) for i, arg in enumerate(args)]
-    parts = _Parts() if numbers is None else _parts(numbers, environment, names)
+    parts = _Parts() if numbers is None else _parts(numbers, environment, sizes, names)
     if None in found or parts is None:
         return None
     text = _text(direct, args, [f for f in found if f is not None], parts)
@@ -179,7 +181,9 @@ def _text(
     )  # fmt: skip
 
 
-def _parts(numbers: Numbers, environment: Environment, names: dict[str, Any]) -> _Parts | None:
+def _parts(
+    numbers: Numbers, environment: Environment, sizes: Mapping[str, int], names: dict[str, Any]
+) -> _Parts | None:
     """The parts for ``numbers``; None where one is of a type that needs more than packing."""
     formats = [FORMATS.get(dtype.name) for dtype in numbers.inputs]
     if None in formats:
@@ -194,9 +198,11 @@ def _parts(numbers: Numbers, environment: Environment, names: dict[str, Any]) ->
     names |= {f"path{i}": source for i, source in enumerate(numbers.sources)}
     names |= {f"written{i}": path for i, path in enumerate(numbers.writes)}
     sources = [
-        f"a{source}" if isinstance(source, int) else f"places[path{i}][0].read()"
+        f"a{source}" if isinstance(source, int)
+        else str(sizes[str(source)]) if isinstance(source, Dim)
+        else f"places[path{i}][0].read()"
         for i, source in enumerate(numbers.sources)
-    ]
+    ]  # fmt: skip
     inputs = [f"i{i}" for i in range(len(formats))]
     writes = [f"w{i}" for i in range(len(numbers.writes))]
     results = [f"r{i}" for i in range(numbers.result_count)]
@@ -223,7 +229,7 @@ def _names(
         "address_of": ctypes.addressof, "unflatten": tree.unflatten,
         "structure": direct.structure, "same": same, "captured": frozenset(captured),
         "nodes": direct.nodes, "direct": direct, "frames": direct.frames,
-        "furnish": direct.program.furnish, "at": direct.program.bind(()),
+        "furnish": direct.program.furnish, "at": direct.at,
         "start": direct.program.plan.start, "plan": direct.program.plan.address,
     }  # fmt: skip
     names |= {f"tensor{i}": tensor for i, tensor in enumerate(direct.tensors)}

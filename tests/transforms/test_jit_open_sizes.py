@@ -66,6 +66,14 @@ EXACT: dict[str, Callable[[Any], Any]] = {
     "images": lambda x: F.conv1d(x.reshape(-1, 2, 3), lm.ones((2, 2, 2))),
     "numpy": lambda x: x + np.arange(x.shape[0])[:, None],
 }  # fmt: skip
+ORDERED: dict[str, Callable[[Any], Any]] = {
+    "attention": lambda x: F.scaled_dot_product_attention(x, x, x[..., :4]),
+    "its gradient": lambda x: lm.grad(
+        lambda y: (F.scaled_dot_product_attention(y, y, y, is_causal=True) ** 2).sum()
+    )(x[None]),
+    "three operands": lambda x: lm.einsum("ni,mi,mj->nj", x, x, x),
+    "transforms": lambda x: lm.abs(lm.fft.fft(lm.concat([x] * 6, 1))),
+}
 SIZES = [5, 9, 3, 12, 7, 2, 1, 33, 9, 70, 12]
 
 
@@ -96,6 +104,34 @@ def test_one_program_serves_many_sizes(name: str) -> None:
 @pytest.mark.parametrize("name", EXACT)
 def test_what_needs_a_size_gets_a_program_for_it(name: str) -> None:
     compare(EXACT[name], SIZES)
+
+
+@pytest.mark.parametrize("name", ORDERED)
+def test_what_is_chosen_by_sizes_is_chosen_alike(name: str) -> None:
+    assert compare(ORDERED[name], [30, 50, 2, 3, 4, 6, 7, 8, 9, 17, 64, 65, 70, 200, 1]) < 13
+
+
+@pytest.mark.parametrize("dynamic", [None, False])
+def test_an_index_beyond_a_changed_axis_is_an_error_of_the_call(dynamic: Any) -> None:
+    f = lm.jit(lambda x: x[lm.asarray([0, 3])] * 2, dynamic=dynamic)
+    for n in (4, 6, 8, 5):
+        assert f(lm.ones(n)).tolist() == [2, 2]
+    with pytest.raises(lm.errors.LamellaIndexError, match=r"recorded at .*test_jit_open_sizes"):
+        f(lm.ones(3))
+
+
+def test_open_sizes_that_come_often_have_shortcuts() -> None:
+    held = lm.asarray(np.ones(5, np.float32))
+    f = lm.jit(lambda x: (lm.tanh(x @ W) * held, x.sum(0) / x.shape[0]))
+    exact = lm.jit(lambda x: (lm.tanh(x @ W) * held, x.sum(0) / x.shape[0]), dynamic=False)
+    for n in [5, 9, 7, 9, 12] * 20:
+        x = lm.asarray(draw(n, 6))
+        same(f(x), exact(x))
+    assert f.programs == 2 and 1 < len(f._shortcuts) <= 4
+    held[0] = 3.0
+    for n in (9, 7, 9, 12, 5):
+        x = lm.asarray(draw(n, 6))
+        same(f(x), exact(x))
 
 
 def test_results_are_those_of_numpy() -> None:

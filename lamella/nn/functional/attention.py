@@ -7,6 +7,7 @@ from typing import Any
 
 import lamella as lm
 from lamella.errors import DTypeError, OptionError, ShapeError
+from lamella.ir.decisions import at_least
 from lamella.ir.node import Node
 from lamella.nn.functional.dropout import dropout
 from lamella.nn.functional.softmax import softmax
@@ -139,7 +140,7 @@ def scaled_dot_product_attention(
 
 
 def _are_few(rows: Any, keys: Any) -> bool:
-    return isinstance(rows, int) and rows < FEW and keys != 0
+    return not at_least(rows, FEW, True) and keys != 0
 
 
 def _check(query: Tensor, key: Tensor, value: Tensor) -> None:

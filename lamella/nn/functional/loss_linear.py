@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import lamella as lm
+from lamella.ir.decisions import at_least
 from lamella.nn.functional.embedding import checked_classes
 from lamella.nn.functional.linear import linear
 from lamella.tensor.tensor import Tensor
@@ -30,9 +31,7 @@ def needs_blocks(rows: Any, classes: Any) -> bool:
     >>> needs_blocks(2048, 50257), needs_blocks(128, 10)
     (True, False)
     """
-    if not isinstance(rows, int) or not isinstance(classes, int):
-        return False
-    return rows > _block_rows(classes)
+    return isinstance(classes, int) and at_least(rows, _block_rows(classes) + 1, False)
 
 
 def _block_rows(classes: int) -> int:

@@ -22,6 +22,7 @@ import numpy as np
 
 from lamella import ops
 from lamella.dtypes import DType
+from lamella.ir.decisions import at_least
 from lamella.ir.dim import product
 from lamella.ir.node import Node
 from lamella.ops.families import to_shape
@@ -227,7 +228,7 @@ def transform(re: Tensor, im: Tensor | None, sign: int) -> tuple[Tensor, Tensor]
     """
     n = int(re.shape[-1])
     rows = product(re.shape[:-1])
-    sizes = split(n, rows >= _MANY) if isinstance(rows, int) else None
+    sizes = split(n, at_least(rows, _MANY, False))
     if sizes is not None:
         flat = None if im is None else im.reshape((rows, n))
         p, q = _by_kernel(re.reshape((rows, n)), flat, sizes, sign)
