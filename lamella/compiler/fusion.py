@@ -102,8 +102,11 @@ class Fusion:
 
     def _beside(self, s: Statement) -> Group | None:
         """A group with the loops of ``s`` that reads something ``s`` reads at the same places."""
-        mine = {(r.node, _places(r.index, s, s.wide)) for r in s.reads}
-        mine = {(node, places) for node, places in mine if places is not None}
+        mine: dict[Node, set[object]] = {}
+        for r in s.reads:
+            places = _places(r.index, s, s.wide)
+            if places is not None:
+                mine.setdefault(r.node, set()).add(places)
         inside = {self.of[n] for n in s.sources if n in self.of}
         sizes = [s.node.shape[a] for a in s.wide]
         for group in reversed(self.groups.values()):
@@ -114,7 +117,7 @@ class Fusion:
             if group in inside or self._cycle(group, s) or _apart(s, group):
                 continue
             if any(
-                (r.node, _places(r.index, m, group.axes[m])) in mine
+                r.node in mine and _places(r.index, m, group.axes[m]) in mine[r.node]
                 for m in group.members
                 for r in m.reads
             ):

@@ -119,6 +119,8 @@ def _recombine(const: Size, terms: Terms) -> Size:
 
 def mul(value: Expr | Size, by: Expr | Size) -> Expr:
     """The product; stays linear when either side is a size."""
+    if by == 1:
+        return _as_expr(value)
     left_const, left_terms = parts(value)
     right_const, right_terms = parts(by)
     if right_terms and left_terms:
@@ -356,12 +358,13 @@ def split_linear(offset: Expr | Size, shape: tuple[Size, ...]) -> tuple[Expr, ..
 
 def coefficient(value: Expr, var: Var) -> Size | None:
     """The factor of ``var`` in an index; None where it depends on ``var`` other than linearly."""
-    _, terms = parts(value)
+    if not isinstance(value, Linear):
+        return 1 if value == var else None if _mentions(value, var) else 0
     found: Size = 0
-    for term, c in terms.items():
+    for c, term in value.terms:
         if term == var:
             found = c
-        elif _mentions(term, var):
+        elif not isinstance(term, Var) and _mentions(term, var):
             return None
     return found
 

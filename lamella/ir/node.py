@@ -113,7 +113,5 @@ def topological(outputs: Iterable[Node], stop: Sequence[Node] = ()) -> list[Node
         done.add(id(node))
         stack.append((node, True))
         if node.value is None and id(node) not in border:
-            stack.extend(
-                (source, False) for source in reversed(node.inputs) if id(source) not in done
-            )
+            stack.extend([(n, False) for n in reversed(node.inputs) if id(n) not in done])
     return order
