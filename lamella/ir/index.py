@@ -104,7 +104,7 @@ def _recombine(const: Size, terms: Terms) -> Size:
         for term in [t for t in terms if isinstance(t, Apply) and t.op == "mod"]:
             scale = terms.get(term, 0)
             divisor, rest = parts(term.args[1])
-            if scale == 0 or rest:
+            if scale == 0 or rest or scale * divisor not in terms.values():
                 continue
             quotient = floordiv(term.args[0], divisor)
             if quotient in terms and terms[quotient] == scale * divisor:
