@@ -25,7 +25,8 @@ from lamella.compiler.partition import is_external
 from lamella.compiler.reuse import streamable, streamed, with_alias
 from lamella.compiler.split_loops import split_loops
 from lamella.compiler.statements import Program
-from lamella.ir.dim import Dim, Size, product, symbols, typical
+from lamella.dtypes import DType
+from lamella.ir.dim import Dim, Shape, Size, product, symbols, typical
 from lamella.ir.loop_text import kernel_text
 from lamella.ir.loops import Kernel
 from lamella.ir.node import Node
@@ -36,7 +37,9 @@ __all__ = ["Assembler"]
 
 
 class Assembler:
-    """Turns groups into launches with slots."""
+    """Turns groups into launches with slots. ``asked``: the shapes and element types of the results
+    as whoever asked for them knows them, whose sizes may have names that no kernel needs.
+    """
 
     def __init__(
         self,
@@ -47,7 +50,8 @@ class Assembler:
         scalars: Sequence[Node],
         donated: Mapping[int, int],
         nested: Nested,
-        large: bool = False,
+        large: bool,
+        asked: Sequence[tuple[Shape, DType]],
     ) -> None:
         self.program = program
         self.groups = groups
@@ -66,6 +70,7 @@ class Assembler:
         self.memory: dict[Node, Node] = {}  # a node -> the node whose memory it takes over
         self.nested = nested
         self.large = large  # as are results of sizes that are not known
+        self.asked = asked
         self.offered = {outputs[o]: list(inputs)[i] for o, i in donated.items()}
 
     def _last_uses(self) -> dict[Node, int]:
@@ -172,8 +177,7 @@ class Assembler:
         calls = [made.call for made in drafts if made.call is not None]
         inner = [control.symbols_of(call) for call in calls]
         names = sorted(self._symbols().union(*(kernel.sizes for kernel in kernels), *inner))
-        kinds = [(n.shape, n.dtype) for n in self.outputs]
-        result = Blueprint([], [], len(self.inputs), kinds, len(self.scalars), names, [])
+        result = Blueprint([], [], len(self.inputs), [*self.asked], len(self.scalars), names, [])
         slot = self._outer_slots(result)
         base = len(self.inputs) + len(self.outputs)
         params = {
@@ -266,8 +270,8 @@ class Assembler:
 
     def _symbols(self) -> set[str]:
         found: set[str] = set()
-        for node in (*self.outputs, *self.inputs):
-            for size in node.shape:
+        for shape in (*(shape for shape, _ in self.asked), *(n.shape for n in self.inputs)):
+            for size in shape:
                 found |= symbols(size)
         return found
 

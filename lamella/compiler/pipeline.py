@@ -220,10 +220,11 @@ def compile_graph(
 
     def assemble(planned: Planned) -> Blueprint:
         program, roots = planned.program, planned.graph.outputs
-        made = Assembler(program, planned.groups, roots, given, scalars, offered, nested, large)
-        blueprint = made.run(unit, "reuse" not in skip, "split_loops" not in skip)
-        blueprint.outputs = [(node.shape, node.dtype) for node in outputs]
-        return blueprint
+        made = Assembler(
+            program, planned.groups, roots, given, scalars, offered, nested, large,
+            [(node.shape, node.dtype) for node in outputs],
+        )  # fmt: skip
+        return made.run(unit, "reuse" not in skip, "split_loops" not in skip)
 
     if budget is not None:
         blueprint = _within(budget, planned, plan, assemble)

@@ -57,6 +57,18 @@ def test_slices_of_every_length_compile_a_handful() -> None:
     assert compiled_count() - before <= 5
 
 
+@pytest.mark.parametrize("last", [0, 8])
+def test_results_may_have_a_size_that_no_kernel_names(last: int) -> None:
+    rng = np.random.default_rng(3)
+    rows = rng.standard_normal((3, 17, 64))
+    a = lm.asarray(rows, dtype="float32")
+    for first in (3, 8, 21):
+        pieces = [rng.standard_normal((3, 64, n)) for n in (first, 100, last)]
+        b = lm.concat([lm.asarray(piece, dtype="float32") for piece in pieces], axis=-1)
+        wanted = rows @ np.concatenate(pieces, -1)
+        np.testing.assert_allclose((a @ b).numpy(), wanted, rtol=1e-3, atol=1e-4)
+
+
 @pytest.mark.usefixtures("optimized")
 def test_large_results_of_several_sizes_pass_the_caches() -> None:
     small = [lm.asarray(np.arange(size, dtype=np.int8)) for size in (99, 100, 101)]
