@@ -21,6 +21,7 @@ from lamella.ir.dim import Dim, Shape, Size
 from lamella.ir.node import Node
 from lamella.tensor.axes import shape_of
 from lamella.tensor.core import TensorCore, check_device, node_of, wrap
+from lamella.tensor.deferring import deferring
 from lamella.tensor.gradient import require_grad
 from lamella.tensor.host import check_depth, node_from_data, python_dtype
 from lamella.tensor.joining import stack
@@ -293,12 +294,17 @@ def eye(
     >>> eye(2).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    kind = default_float() if dtype is None else as_dtype(dtype)
+    check_device(device)
+    return _diagonal(n, m, k, default_float() if dtype is None else as_dtype(dtype))
+
+
+@deferring
+def _diagonal(n: int, m: int | None, k: int, kind: DType) -> Tensor:
     sizes = shape_of("eye", n, n if m is None else m)
     rows, columns = (size if isinstance(size, int) else 2**62 for size in sizes)
     offset = min(max(k, -rows), columns)  # beyond, there is no diagonal either
     edge = ops.add(ops.iota(sizes, 0, int64), scalar_node(offset, int64))
-    return _finish(cast(ops.equal(ops.iota(sizes, 1, int64), edge), kind), False, device)
+    return wrap(cast(ops.equal(ops.iota(sizes, 1, int64), edge), kind))
 
 
 # -- counted ---------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from lamella.dtypes import int64
 from lamella.ir.node import Node
 from lamella.tensor.axes import Axes, axes_of, kept
 from lamella.tensor.core import wrap
+from lamella.tensor.deferring import deferring
 from lamella.tensor.keywords import with_synonyms
 from lamella.tensor.operands import TensorLike, as_float, as_node, cast, scalar_node
 from lamella.tensor.reduction import (
@@ -47,6 +48,7 @@ def _filled(x: TensorLike, value: float) -> Tensor:
     return wrap(ops.where(ops.isnan(node), ops.constant(value, node.dtype), node))
 
 
+@deferring
 @with_synonyms
 def nansum(
     x: TensorLike, axis: Axes = None, dtype: object = None, keepdims: bool = False
@@ -59,6 +61,7 @@ def nansum(
     return sum(_filled(x, 0.0), axis, dtype, keepdims)
 
 
+@deferring
 @with_synonyms
 def nanprod(
     x: TensorLike, axis: Axes = None, dtype: object = None, keepdims: bool = False
@@ -71,6 +74,7 @@ def nanprod(
     return prod(_filled(x, 1.0), axis, dtype, keepdims)
 
 
+@deferring
 @with_synonyms
 def nancumsum(x: TensorLike, axis: int | None = None, dtype: object = None) -> Tensor:
     """The running sum, nan counted as 0.
@@ -81,6 +85,7 @@ def nancumsum(x: TensorLike, axis: int | None = None, dtype: object = None) -> T
     return cumsum(_filled(x, 0.0), axis, dtype)
 
 
+@deferring
 @with_synonyms
 def nancumprod(x: TensorLike, axis: int | None = None, dtype: object = None) -> Tensor:
     """The running product, nan counted as 1.
@@ -115,6 +120,7 @@ def _finish(found: Node, axes: tuple[int, ...], keepdims: bool) -> Tensor:
     return wrap(found if keepdims else ops.reshape(found, rest))
 
 
+@deferring
 @with_synonyms
 def nanmean(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The mean of the elements that are not nan.
@@ -142,6 +148,7 @@ def _nanvar(
     return ops.divide(ops.reshape(total, count.shape), left), axes
 
 
+@deferring
 @with_synonyms
 def nanvar(
     x: TensorLike, axis: Axes = None, *, correction: float = 0, keepdims: bool = False
@@ -155,6 +162,7 @@ def nanvar(
     return _finish(found, axes, keepdims)
 
 
+@deferring
 @with_synonyms
 def nanstd(
     x: TensorLike, axis: Axes = None, *, correction: float = 0, keepdims: bool = False
@@ -186,6 +194,7 @@ def _extreme(
     return _finish(value, axes, keepdims)
 
 
+@deferring
 @with_synonyms
 def nanmax(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The largest of the elements that are not nan.
@@ -196,6 +205,7 @@ def nanmax(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     return _extreme("nanmax", max, x, axis, keepdims, -math.inf)
 
 
+@deferring
 @with_synonyms
 def nanmin(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The smallest of the elements that are not nan.

@@ -347,5 +347,5 @@ def test_derivatives_of_repeated_factors() -> None:
 
 def test_products_of_complex_numbers_at_indices_are_refused() -> None:
     z = lm.asarray([1j, 2.0])
-    with pytest.raises(DTypeError, match=r"\[scatter\] products of complex64"):
+    with pytest.raises(DTypeError, match=r"\[multiply\] products of complex64"):
         z.at[[0, 0]].multiply(2.0)
