@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lamella import ops
 from lamella.errors import ShapeError
+from lamella.ir.decisions import at_least
 from lamella.ir.dim import Dim, Shape, Size, product
 from lamella.ir.node import Node
 from lamella.tensor.axes import Axes, axes_of, axis_of, shape_of
@@ -379,16 +380,17 @@ def roll(x: TensorLike, shift: int | Sequence[int], axis: Axes = None) -> Tensor
 
 def _roll_node(node: Node, shift: int, axis: int) -> Node:
     size = node.shape[axis]
-    if isinstance(size, Dim):
+    if isinstance(size, Dim) and not at_least(size, abs(shift) + 1, False):
         raise ShapeError(
-            f"[roll] axis {axis} has the symbolic size {size}; roll needs a plain one: leave it "
-            "out of dynamic=..."
+            f"[roll] axis {axis} has the symbolic size {size}, which may be less than the shift of "
+            f"{shift}: leave it out of dynamic=..."
         )
-    by = shift % size if size else 0
+    by = (shift if shift >= 0 else size + shift) if isinstance(size, Dim) else shift % (size or 1)
     if by == 0:
         return node
-    starts = [0] * node.ndim
-    starts[axis] = size - by
+    starts: list[int | Node] = [0] * node.ndim
+    first = size - by
+    starts[axis] = as_node(first) if isinstance(first, Dim) else first
     tail = ops.slice(node, starts, (*node.shape[:axis], by, *node.shape[axis + 1 :]))
     head = ops.slice(
         node, [0] * node.ndim, (*node.shape[:axis], size - by, *node.shape[axis + 1 :])

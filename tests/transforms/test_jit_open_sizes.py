@@ -49,6 +49,7 @@ OPEN: dict[str, Callable[[Any], Any]] = {
     "scan": lambda x: lm.scan(lambda c, row: (c + row, (c * row).sum()), lm.zeros(6), x),
     "vmap": lambda x: lm.vmap(lambda row: row[1:] * row.sum())(x),
     "joined": lambda x: lm.concat([x, x[:-1]]).reshape(-1),
+    "rolled": lambda x: [lm.roll(x, 1, 0), lm.roll(x, -1), lm.roll(x, (1, -1), (0, 1))],
     "squeezed": lambda x: x[2:].squeeze() * 2,
     "equal": lambda x: x * 3 if x.shape[0] == 7 else x,
     "listed": lambda x: x * 3 if x.shape[0] in (7, 12) else x,
