@@ -124,7 +124,8 @@ def _exported(frame: FrameType, packages: list[ModuleType]) -> str | None:
     if name not in getattr(module, "__all__", ()) or not inspect.isfunction(function):
         return None
     for each in packages:
-        found = vars(each).get(name, function)  # it may not have imported it yet
-        if name in getattr(each, "__all__", ()) and _code(found) is _code(function):
+        if name not in getattr(each, "__all__", ()):
+            continue
+        if _code(getattr(each, name)) is _code(function):  # which it may import only now
             return name
     return None
