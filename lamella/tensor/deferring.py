@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
 from lamella import tree
-from lamella.dtypes import DType, int64
+from lamella.dtypes import DType
 from lamella.errors import TraceError
 from lamella.graph import names as naming
 from lamella.graph.deferred import Step, Template, deferred
 from lamella.ir.node import Node, recording, topological
 from lamella.ops.calls import has_effects
-from lamella.ops.leaf import SCALAR, placeholder
+from lamella.ops.leaf import placeholder
 from lamella.ops.site import user_site
 from lamella.runtime.buffer import Buffer
 from lamella.tensor import core
@@ -33,6 +33,7 @@ from lamella.tensor.pending import Trace, set_trace, traces, weigh
 __all__ = ["Forms", "deferring", "of_form"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Build = Callable[[Sequence[Node], Sequence[Node]], Node]
 
 _FORMS: Final = 256  # remembered for each function
 _PLAIN: Final = frozenset({int, bool, str, type(None), type, type(...)})
@@ -105,31 +106,29 @@ def deferring(function: Function) -> Function:
 
 
 def of_form(
-    forms: Forms, key: tuple[object, ...], x: TensorCore, numbers: Sequence[int],
-    build: Callable[[Node, Sequence[Node]], Node],
-) -> Any:  # fmt: skip
-    """``build(node of x, nodes of the numbers)`` recorded as one node; None where it cannot be, as
+    forms: Forms, key: tuple[object, ...], tensors: Sequence[TensorCore], numbers: Sequence[Node],
+    build: Build,
+) -> Node | None:  # fmt: skip
+    """``build(nodes of the tensors, numbers)`` recorded as one node; None where it cannot be, as
     in the first call of a form.
 
-    Unlike the numbers that a :func:`deferring` function is given, these may change from call to
-    call. The structure of the graph depends on ``key`` and on the shape and dtype of ``x`` alone.
+    Unlike the numbers that a :func:`deferring` function is given, these (arguments of the program)
+    may change from call to call. The structure of the graph, and the dtypes of the numbers, depend
+    on ``key`` and on the shapes and dtypes of the tensors alone.
     """
     if traces or recording.line is not None:
         return None
     about: list[object] = [key]
     given: list[Node] = []
-    if not _describe(x, about, given):
-        return None
+    for x in tensors:
+        if not _describe(x, about, given):
+            return None
     form = forms.form(tuple(about))
     if form is None:
         return None
-    for value in numbers:
-        number = Node(SCALAR, (), (), int64)
-        number.value = value
-        given.append(number)
     if not form.seen:
-        _study(form, lambda: _graph_on(x, given[1:], build))
-    return None if form.template is None else _record(form, given)
+        _study(form, lambda: _graph_on(tensors, numbers, build))
+    return None if form.template is None else _nodes(form, [*given, *numbers])[0]
 
 
 def _describe(value: Any, key: list[object], given: list[Node]) -> bool:
@@ -166,21 +165,25 @@ def _describe(value: Any, key: list[object], given: list[Node]) -> bool:
 
 def _record(form: _Form, given: list[Node]) -> Any:
     """The results of a call of a known form."""
+    nodes = _nodes(form, given)
+    if form.result is None:
+        return wrap(nodes[0])
+    return tree.unflatten(form.result, [wrap(node) for node in nodes])
+
+
+def _nodes(form: _Form, given: list[Node]) -> Sequence[Node]:
+    """The nodes of a call of a known form, one a result."""
     template: Template = form.template  # type: ignore[assignment]
     site = user_site() if form.sited else None
     weigh(len(template.steps))
     if not form.is_deferrable:
         recorded = template.record(given, site, {})
-        made = [wrap(recorded[number]) for number in template.roots]
-    else:
-        nodes = deferred(template, given, site)
-        if naming.state.active:  # nothing given has names; to find that out would look inside
-            for node in nodes:
-                naming.assume(node, (None,) * len(node.shape))
-        if form.result is None:
-            return wrap(nodes[0])
-        made = [wrap(node) for node in nodes]
-    return made[0] if form.result is None else tree.unflatten(form.result, made)
+        return [recorded[number] for number in template.roots]
+    nodes = deferred(template, given, site)
+    if naming.state.active:  # nothing given has names; to find that out would look inside
+        for node in nodes:
+            naming.assume(node, (None,) * len(node.shape))
+    return nodes
 
 
 _SOMEWHERE: Final = object()  # the value of a placeholder for a tensor that has one
@@ -243,14 +246,15 @@ def _graph(function: Callable[..., Any], args: Any, options: Any) -> _Found:
     return (places, topological(roots), roots), structure
 
 
-def _graph_on(
-    x: TensorCore, numbers: list[Node], build: Callable[[Node, Sequence[Node]], Node]
-) -> _Found:
+def _graph_on(tensors: Sequence[TensorCore], numbers: Sequence[Node], build: Build) -> _Found:
     """As :func:`_graph`, of what ``build`` records on numbers too, whose nodes stand for others."""
     places: list[Node] = []
+    handles: list[TensorCore] = []
     previous = set_trace(_Study())
     try:
-        root = build(_placed(x, places, []).node, numbers)
+        for x in tensors:
+            _placed(x, places, handles)
+        root = build(places, numbers)
         leaf = tree.flatten(wrap(root))[1]
     finally:
         set_trace(previous)

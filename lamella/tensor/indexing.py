@@ -12,6 +12,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+import numpy as np
+
 from lamella import ops
 from lamella.dtypes import int64
 from lamella.errors import ShapeError
@@ -23,14 +25,14 @@ from lamella.ops.slicing import Slice
 from lamella.tensor.core import TensorCore, node_of, wrap
 from lamella.tensor.deferring import Forms, of_form
 from lamella.tensor.naming import by_name
-from lamella.tensor.operands import TensorLike, as_node, scalar_node
+from lamella.tensor.operands import TensorLike, as_node, cast, scalar_node
 from lamella.tensor.pending import traces
 from lamella.tensor.subscript import Subscript, is_single_mask, parse, regions
 
 if TYPE_CHECKING:
     from lamella.tensor.tensor import Tensor
 
-__all__ = ["At", "assign", "getitem", "setitem"]
+__all__ = ["At", "assign", "assigned", "getitem", "setitem"]
 
 Mode = Literal["set", "add", "mul", "max", "min"]
 _COMBINE: Final = {
@@ -81,7 +83,7 @@ def getitem(x: TensorLike, subscript: object) -> Tensor:
     if isinstance(x, TensorCore):
         known = _known(x, subscript)
         if known is not None:
-            return known
+            return wrap(known)
     node = as_node(x)
     if isinstance(subscript, dict):
         subscript = by_name(wrap(node), subscript)
@@ -95,8 +97,10 @@ def getitem(x: TensorLike, subscript: object) -> Tensor:
 _forms: Final = Forms()
 
 
-def _known(x: TensorCore, subscript: object) -> Tensor | None:
-    """``x[...]`` of integers and slices as one node, once there was one of its sizes."""
+def _known(x: TensorCore, subscript: object) -> Node | None:
+    """``x[...]`` of integers, slices and tensors of integers as one node, once there was one of
+    its sizes.
+    """
     if traces:
         return None
     entries = subscript if type(subscript) is tuple else (subscript,)
@@ -105,17 +109,12 @@ def _known(x: TensorCore, subscript: object) -> Tensor | None:
     if found is None:
         return None
 
-    def build(node: Node, starts: Sequence[Node]) -> Node:
+    def build(nodes: Sequence[Node], starts: Sequence[Node]) -> Node:
         if type(subscript) is int and _is_row(shape, subscript):
-            return _row(node, starts[0])
-        parsed = parse(entries, shape)
-        left = iter(starts)
-        parsed.starts = [next(left) if isinstance(s, Node) else s for s in parsed.starts]
-        return read(node, parsed)
+            return _row(nodes[0], starts[0])
+        return read(nodes[0], found.parse(entries, shape, nodes[1:], starts))
 
-    pattern, starts = found
-    made: Tensor | None = of_form(_forms, pattern, x, starts, build)
-    return made
+    return of_form(_forms, (*found.pattern,), (x, *found.arrays), found.starts, build)
 
 
 _RESHAPE: Final = Reshape()
@@ -189,7 +188,11 @@ def assign(x: Node, subscript: object, value: TensorLike, mode: Mode = "set") ->
     if new.ndim == 0 and is_single_mask(subscript, x.shape):
         mask = subscript[0] if isinstance(subscript, tuple) else subscript
         return _masked(x, as_node(mask), new, mode)  # type: ignore[arg-type]
-    found = parse(subscript, x.shape)
+    return _replaced(x, parse(subscript, x.shape), new, mode)
+
+
+def _replaced(x: Node, found: Subscript, new: Node, mode: Mode) -> Node:
+    """``x`` with the elements that were found set to, or combined with, ``new``."""
     if not found.arrays:
         fitted = _fitted(new, tuple(found.shape))
         if mode != "set":
@@ -204,6 +207,55 @@ def assign(x: Node, subscript: object, value: TensorLike, mode: Mode = "set") ->
     return _put_back(x, region, found)
 
 
+_assignments: Final = Forms()
+_NUMBERS: Final = (bool, int, float)
+
+
+def assigned(x: TensorCore, subscript: object, value: TensorLike, mode: Mode = "set") -> Node:
+    """As :func:`assign`, recorded as one node once there was an assignment of its sizes."""
+    if not traces:
+        if isinstance(value, np.ndarray):
+            value = wrap(as_node(value))
+        known = _known_assignment(x, subscript, value, mode)
+        if known is not None:
+            return known
+    return assign(node_of(x), subscript, value, mode)
+
+
+def _known_assignment(
+    x: TensorCore, subscript: object, value: TensorLike, mode: Mode
+) -> Node | None:
+    shape, dtype = x.node.shape, x.node.dtype
+    values: list[TensorCore] = []
+    numbers: list[Node] = []
+    if isinstance(value, TensorCore):
+        values.append(value)
+    elif type(value) in _NUMBERS and dtype.kind != "c":
+        numbers.append(scalar_node(value, dtype, "assign"))  # type: ignore[arg-type]
+    else:
+        return None
+    entries = subscript if type(subscript) is tuple else (subscript,)
+    mask = entries[0] if len(entries) == 1 else None
+    if numbers and isinstance(mask, TensorCore) and is_single_mask(mask, shape):
+
+        def masked(nodes: Sequence[Node], numbers: Sequence[Node]) -> Node:
+            return _masked(nodes[0], nodes[1], numbers[0], mode)
+
+        return of_form(_assignments, (mode, "mask"), (x, mask), numbers, masked)
+    found = regions(entries, shape)
+    if found is None:
+        return None
+
+    def build(nodes: Sequence[Node], numbers: Sequence[Node]) -> Node:
+        arrays = nodes[1 + len(values) :]
+        new = cast(nodes[1], dtype) if values else numbers[-1]
+        return _replaced(nodes[0], found.parse(entries, shape, arrays, numbers), new, mode)
+
+    key = (mode, len(values), *found.pattern)
+    given = (x, *values, *found.arrays)
+    return of_form(_assignments, key, given, [*found.starts, *numbers], build)
+
+
 def setitem(x: TensorCore, subscript: object, value: TensorLike) -> None:
     """``x[subscript] = value``: ``x`` stands for a new value from now on.
 
@@ -213,7 +265,7 @@ def setitem(x: TensorCore, subscript: object, value: TensorLike) -> None:
     >>> x.tolist()
     [0.0, 5.0, 0.0]
     """
-    x.rebind(assign(node_of(x), subscript, value))
+    x.rebind(assigned(x, subscript, value))
 
 
 class At:
@@ -234,7 +286,7 @@ class At:
         return At(self._tensor, subscript)
 
     def _apply(self, value: TensorLike, mode: Mode) -> Tensor:
-        return wrap(assign(node_of(self._tensor), self._subscript, value, mode))
+        return wrap(assigned(self._tensor, self._subscript, value, mode))
 
     def get(self, mode: str | None = None, fill_value: Any = None) -> Tensor:
         """The elements.

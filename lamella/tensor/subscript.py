@@ -29,7 +29,7 @@ from lamella.tensor.host import node_from_array
 from lamella.tensor.manipulation import common_shape
 from lamella.tensor.symbolic import is_symbolic, symbolic_node
 
-__all__ = ["Subscript", "entries_of", "is_single_mask", "parse", "regions"]
+__all__ = ["Regions", "Subscript", "entries_of", "is_single_mask", "parse", "regions"]
 
 Start = Node | int
 Region = tuple[Start, Size, int]
@@ -376,15 +376,35 @@ def _place_front(found: Subscript, marks: Sequence[str]) -> None:
 _BOUNDS: Final = frozenset({int, type(None)})
 
 
-def regions(entries: Sequence[Any], shape: Shape) -> tuple[tuple[object, ...], list[int]] | None:
-    """Integers and slices as what :func:`parse` makes of them beside their starts, and the starts
-    that it makes arguments, in order; None for any other entry, and where parsing raises.
-
-    >>> regions((1, slice(2, None)), (4, 3))
-    ((1, (True, 1, 1)), [1, 2])
+@dataclass(slots=True)
+class Regions:
+    """What is the same in all subscripts of a form, its ``pattern``, and what differs: the starts
+    that :func:`parse` makes arguments, and tensors of indices, each in order.
     """
-    pattern: list[object] = []
-    starts: list[int] = []
+
+    pattern: list[object] = field(default_factory=list)
+    starts: list[Node] = field(default_factory=list)
+    arrays: list[TensorCore] = field(default_factory=list)
+
+    def parse(self, entries: tuple[Any, ...], shape: Shape, nodes: Sequence[Node],
+              starts: Sequence[Node]) -> Subscript:  # fmt: skip
+        """The subscript with these ``nodes`` of the arrays, and these starts."""
+        found = parse(entries, shape)
+        left = iter(starts)
+        found.starts = [next(left) if isinstance(s, Node) else s for s in found.starts]
+        found.arrays = [*nodes]
+        return found
+
+
+def regions(entries: Sequence[Any], shape: Shape) -> Regions | None:
+    """The form of a subscript of integers, slices and tensors of integers; None for any other
+    entry, and where an integer or a slice makes parsing raise.
+
+    >>> regions((1, slice(2, None)), (4, 3)).pattern
+    [1, (True, 1, 1)]
+    """
+    found = Regions()
+    pattern, starts = found.pattern, found.starts
     axis = 0
     for entry in entries:
         if entry is None:
@@ -394,7 +414,7 @@ def regions(entries: Sequence[Any], shape: Shape) -> tuple[tuple[object, ...], l
             pattern.append(entry)
             if pattern.count(entry) > 1:
                 return None
-            axis += len(shape) - sum(type(e) is int or type(e) is slice for e in entries)
+            axis += len(shape) - sum(e is not None and e is not Ellipsis for e in entries)
             continue
         size = shape[axis] if 0 <= axis < len(shape) else None
         if type(size) is not int:
@@ -402,7 +422,7 @@ def regions(entries: Sequence[Any], shape: Shape) -> tuple[tuple[object, ...], l
         axis += 1
         if type(entry) is int and -size <= entry < size:
             pattern.append(1)
-            starts.append(entry + size if entry < 0 else entry)
+            starts.append(_start(entry + size if entry < 0 else entry))
         elif type(entry) is slice:
             start, step = entry.start, entry.step
             if not _BOUNDS.issuperset((type(start), type(entry.stop), type(step))) or step == 0:
@@ -411,7 +431,10 @@ def regions(entries: Sequence[Any], shape: Shape) -> tuple[tuple[object, ...], l
             given = start is not None and len(places) > 0
             pattern.append((given, len(places), places.step))
             if given:
-                starts.append(places.start)
+                starts.append(_start(places.start))
+        elif isinstance(entry, TensorCore) and entry.node.dtype.is_integer:
+            pattern.append("indices")
+            found.arrays.append(entry)
         else:
             return None
-    return tuple(pattern), starts
+    return found

@@ -337,7 +337,7 @@ class Tensor(TensorInPlace):
 
     def copy_(self, source: TensorLike) -> Tensor:
         """Take the values of ``source``, broadcast and cast; ShapeError if they do not fit."""
-        self.rebind(_indexing.assign(node_of(self), ..., source))
+        self.rebind(_indexing.assigned(self, ..., source))
         return self
 
     def fill_(self, value: TensorLike) -> Tensor:

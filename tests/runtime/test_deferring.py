@@ -12,7 +12,7 @@ import pytest
 
 import lamella as lm
 from lamella import tree
-from lamella.errors import LamellaIndexError, ShapeError
+from lamella.errors import GradientError, LamellaIndexError, OptionError, ShapeError
 from lamella.graph.deferred import Deferred
 from lamella.runtime import evaluate, repeated
 from lamella.tensor import deferring as module
@@ -70,6 +70,16 @@ CALLS: dict[str, Callable[[], Any]] = {
     "rfft": lambda: lm.fft.rfft(X, norm="ortho"),
     "fft2": lambda: lm.fft.fft2(X),
     "aminmax": lambda: lm.aminmax(X),
+    "read_rows": lambda: X[positions(3, below=4), 1:4],
+    "assign_number": lambda: X.at[1, 2:].set(3.0),
+    "assign_tensor": lambda: X.at[:, 1].set(Z[:4, 0]),
+    "assign_integers": lambda: X.at[..., None, 2:4].max(positions(2, below=4)),
+    "assign_whole": lambda: X.at[...].set(Y),
+    "assign_strided": lambda: X.at[::-2, 3:0:-1].multiply(Y[:2, :3]),
+    "assign_rows": lambda: X.at[positions(3, below=4)].add(Y[:3]),
+    "assign_pairs": lambda: X.at[positions(3, below=4), positions(3, below=6)].set(1),
+    "assign_mask": lambda: X.at[Y > 0].min(-1),
+    "assign_array": lambda: X.at[1:3].add(np.ones(6)),
 }  # fmt: skip
 
 
@@ -318,3 +328,67 @@ def test_reductions_without_nan_and_identities_are_one_node() -> None:
             made = lm.eye(3, 4, k=k)
             assert i < 2 or type(made.node) is Deferred
             np.testing.assert_array_equal(made.numpy(), np.eye(3, 4, k=k))
+
+
+@pytest.mark.parametrize("mode", ["set", "add", "multiply", "max", "min"])
+def test_assignments_of_a_form_are_one_node_whatever_their_numbers(mode: str) -> None:
+    draw = np.random.default_rng(3)
+    combined = {"set": None, "add": np.add, "multiply": np.multiply, "max": np.maximum,
+                "min": np.minimum}[mode]  # fmt: skip
+    x = value(7, 5)
+    for turn in range(5):
+        i, n, rows = int(draw.integers(-7, 7)), float(draw.normal()), draw.permutation(7)[:3]
+        row = draw.normal(size=5).astype("float32")
+        index = lm.asarray(rows)
+        lm.eval(index)
+        for subscript, known, new in (
+            ((i,), (i,), n), ((slice(turn, turn + 2), 1), (slice(turn, turn + 2), 1), n),
+            ((rows,), (index,), lm.asarray(row)), ((i, ...), (i, ...), row),
+            ((x.numpy() > n,), (x > n,), n),
+        ):  # fmt: skip
+            wanted = x.numpy().copy()
+            if combined is None:
+                wanted[subscript] = np.asarray(new)
+            else:
+                combined.at(wanted, subscript, np.asarray(new, np.float32))
+            found = getattr(x.at[known], mode)(new)
+            assert type(found.node) is Deferred or turn == 0
+            assert np.allclose(found.numpy(), wanted, rtol=1e-6)
+
+
+def test_assigning_in_place_keeps_other_tensors_and_raises_as_before() -> None:
+    x = value(6)
+    index = positions(2, below=6)
+    for i in range(6):
+        before, other = x.numpy().copy(), x + 0
+        kept = lm.asarray(x)
+        x = lm.tensor(x)
+        x[i] = i
+        x[index] += 1
+        before[i] = i
+        before[index.numpy()] += 1
+        assert np.array_equal(x.numpy(), before)
+        assert np.array_equal(kept.numpy(), other.numpy())
+        with pytest.raises(LamellaIndexError, match="out of range"):
+            x[i + 6] = 1
+        with pytest.raises(ShapeError, match="does not broadcast"):
+            x[:2] = lm.ones(3)
+    with pytest.raises(OptionError, match="does not fit"):
+        lm.zeros(3, dtype=lm.int8)[0] = 300
+    leaf = lm.zeros(3, requires_grad=True)
+    with pytest.raises(GradientError):
+        leaf[0] = 1
+    (leaf.at[0].set(2.0) * leaf).sum().backward()
+    assert leaf.grad is not None and leaf.grad.tolist() == [2.0, 0.0, 0.0]
+
+
+def test_a_fault_names_the_line_of_a_known_assignment() -> None:
+    for place in (1, 2, 3, 9):
+        index = lm.asarray([place])
+        lm.eval(index)
+        changed = X.at[index].set(1.0)
+        if place < 4:
+            assert (changed[place] == 1).all()
+            continue
+        with pytest.raises(LamellaIndexError, match=r"test_deferring\.py"):
+            changed.numpy()
