@@ -73,10 +73,12 @@ def kept(shape: Shape, axes: Sequence[int]) -> Shape:
 
 
 def _size_of(name: str, size: object, allow: int) -> Size:
+    if type(size) is int and size >= allow:
+        return size
     if isinstance(size, Dim):
         return size
     try:
-        found = operator.index(size)  # type: ignore[arg-type]
+        found = int(operator.index(size))  # type: ignore[arg-type]
     except TypeError:
         raise DTypeError(
             f"[{name}] {size!r} is not a size; a shape is made of whole numbers, as in (2, 3)"
@@ -114,7 +116,7 @@ def shape_of(name: str, *shape: object, allow: int = 0) -> Shape:
     ((2, 3), (2, 3), (4,))
     """
     sizes: Sequence[object] = shape
-    if len(shape) == 1 and isinstance(shape[0], Sequence):
+    if len(shape) == 1 and (type(shape[0]) is tuple or isinstance(shape[0], Sequence)):
         sizes = shape[0]
     elif len(shape) == 1 and isinstance(shape[0], TensorCore) and shape[0].ndim:
         sizes = list(shape[0])  # type: ignore[call-overload]

@@ -10,18 +10,19 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 import numpy as np
 
 from lamella import ops
 from lamella.dtypes import DType, as_dtype, default_float, float64, int64
 from lamella.errors import DTypeError, ExchangeError, OptionError, ShapeError
-from lamella.ir.dim import Dim, Shape, Size
+from lamella.ir.dim import Dim, Shape
 from lamella.ir.node import Node
+from lamella.ops.leaf import SCALAR
 from lamella.tensor.axes import shape_of
 from lamella.tensor.core import TensorCore, check_device, node_of, wrap
-from lamella.tensor.deferring import deferring
+from lamella.tensor.deferring import Forms, deferring, of_form
 from lamella.tensor.gradient import require_grad
 from lamella.tensor.host import check_depth, node_from_data, python_dtype
 from lamella.tensor.joining import stack
@@ -44,8 +45,11 @@ Number = bool | int | float | complex
 
 
 def _finish(node: Node, requires_grad: bool, device: object = None) -> Tensor:
+    return _finished(wrap(node), requires_grad, device)
+
+
+def _finished(made: Tensor, requires_grad: bool, device: object) -> Tensor:
     check_device(device)
-    made = wrap(node)
     if requires_grad:
         require_grad(made)
     return made
@@ -153,9 +157,31 @@ def from_numpy(array: Any) -> Tensor:
 
 
 # -- filled ----------------------------------------------------------------------------------------
-def _filled(value: Any, shape: Sequence[Size], dtype: object, fallback: DType) -> Node:
-    kind = fallback if dtype is None else as_dtype(dtype)
-    return ops.full(value, tuple(shape), kind)
+_constants: Final = Forms()
+_numbers: Final = Forms()
+
+
+def _constant(value: int, shape: Shape, kind: DType) -> Tensor:
+    """A number, which programs know, in a shape."""
+
+    def build(*_: Sequence[Node]) -> Node:
+        return ops.full(value, shape, kind)
+
+    known = of_form(_constants, (value, shape, kind.name), (), (), build)
+    return wrap(build() if known is None else known)
+
+
+def _filled(value: Number, shape: Shape, kind: DType, name: str) -> Tensor:
+    """A number, an argument of programs, in a shape."""
+    number = scalar_node(value, kind, name)
+
+    def build(_: Sequence[Node], numbers: Sequence[Node]) -> Node:
+        return ops.broadcast_to(numbers[0], shape)
+
+    known = None
+    if number.op is SCALAR:  # complex numbers are pairs
+        known = of_form(_numbers, (shape, kind.name), (), (number,), build)
+    return wrap(build((), (number,)) if known is None else known)
 
 
 @with_synonyms
@@ -171,8 +197,9 @@ def zeros(
     >>> zeros(2, 3).shape, zeros((2,)).tolist()
     ((2, 3), [0.0, 0.0])
     """
-    node = _filled(0, shape_of("zeros", shape, *sizes), dtype, default_float())
-    return _finish(node, requires_grad, device)
+    kind = default_float() if dtype is None else as_dtype(dtype)
+    made = _constant(0, shape_of("zeros", shape, *sizes), kind)
+    return _finished(made, requires_grad, device)
 
 
 @with_synonyms
@@ -188,8 +215,9 @@ def ones(
     >>> ones(2).tolist()
     [1.0, 1.0]
     """
-    node = _filled(1, shape_of("ones", shape, *sizes), dtype, default_float())
-    return _finish(node, requires_grad, device)
+    kind = default_float() if dtype is None else as_dtype(dtype)
+    made = _constant(1, shape_of("ones", shape, *sizes), kind)
+    return _finished(made, requires_grad, device)
 
 
 @with_synonyms
@@ -227,9 +255,8 @@ def full(
     sizes = shape_of("full", shape)
     if isinstance(fill_value, Number):
         kind = python_dtype(fill_value) if dtype is None else as_dtype(dtype)
-        node = scalar_node(fill_value, kind, "full")
-    else:
-        node = as_node(fill_value, None if dtype is None else as_dtype(dtype))
+        return _finished(_filled(fill_value, sizes, kind, "full"), requires_grad, device)
+    node = as_node(fill_value, None if dtype is None else as_dtype(dtype))
     return _finish(ops.broadcast_to(node, sizes), requires_grad, device)
 
 
@@ -250,7 +277,7 @@ def zeros_like(
     [0, 0]
     """
     sizes, kind = _like(x, dtype, shape)
-    return _finish(ops.full(0, sizes, kind), requires_grad, device)
+    return _finished(_constant(0, sizes, kind), requires_grad, device)
 
 
 @with_synonyms
@@ -264,7 +291,7 @@ def ones_like(
     [1, 1]
     """
     sizes, kind = _like(x, dtype, shape)
-    return _finish(ops.full(1, sizes, kind), requires_grad, device)
+    return _finished(_constant(1, sizes, kind), requires_grad, device)
 
 
 empty_like = zeros_like
@@ -281,8 +308,7 @@ def full_like(
     [9, 9]
     """
     sizes, kind = _like(x, dtype, shape)
-    filled = ops.broadcast_to(scalar_node(fill_value, kind, "full_like"), sizes)
-    return _finish(filled, requires_grad, device)
+    return _finished(_filled(fill_value, sizes, kind, "full_like"), requires_grad, device)
 
 
 @with_synonyms

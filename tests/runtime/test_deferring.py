@@ -392,3 +392,24 @@ def test_a_fault_names_the_line_of_a_known_assignment() -> None:
             continue
         with pytest.raises(LamellaIndexError, match=r"test_deferring\.py"):
             changed.numpy()
+
+
+def test_filled_tensors_are_one_node() -> None:
+    for turn in range(4):
+        for shape, dtype in (((2, 3), lm.float32), ((), lm.int8), ((0, 4), lm.complex64)):
+            like = lm.asarray(np.zeros(shape, dtype.name))
+            for number, made in (
+                (0, lm.zeros(shape, dtype=dtype)), (1, lm.ones(shape, dtype=dtype)),
+                (turn, lm.full(shape, turn, dtype=dtype)), (turn, lm.full_like(like, turn)),
+                (0, lm.zeros_like(like)),
+            ):  # fmt: skip
+                wanted = np.full(shape, number, dtype.name)
+                assert made.dtype is dtype and np.array_equal(made.numpy(), wanted)
+        found = {type(made.node) for made in (lm.zeros((5, 2)), lm.ones(4), lm.full(3, 0.5))}
+        assert turn < 2 or found == {Deferred}
+        for number in (0.0, -0.0):
+            assert (np.signbit(lm.full(2, number).numpy()) == np.signbit(number)).all()
+        assert type(lm.zeros((True, 2)).shape[0]) is int
+        leaf = lm.ones(3, requires_grad=True)
+        (leaf * leaf).sum().backward()
+        assert leaf.grad is not None and leaf.grad.tolist() == [2.0, 2.0, 2.0]
