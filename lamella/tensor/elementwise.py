@@ -217,6 +217,7 @@ def abs(x: TensorLike) -> Tensor:
     return wrap(node if node.dtype.kind in "bu" else ops.abs(node))
 
 
+@deferring
 def sign(x: TensorLike) -> Tensor:
     """-1, 0 (+0.0) or 1, as ``x`` is below, at or above 0; nan stays nan. Of a complex number
     ``x / |x|``, or 0.

@@ -88,9 +88,7 @@ def getitem(x: TensorLike, subscript: object) -> Tensor:
     if isinstance(subscript, dict):
         subscript = by_name(wrap(node), subscript)
     if type(subscript) is int and _is_row(node.shape, subscript):
-        start = Node(SCALAR, (), (), int64)
-        start.value = subscript + node.shape[0] if subscript < 0 else subscript
-        return wrap(_row(node, start))
+        return wrap(_row(node, _row_start(node.shape, subscript)))
     return wrap(read(node, parse(subscript, node.shape)))
 
 
@@ -103,15 +101,17 @@ def _known(x: TensorCore, subscript: object) -> Node | None:
     """
     if traces:
         return None
-    entries = subscript if type(subscript) is tuple else (subscript,)
     shape = x.node.shape
+    if type(subscript) is int and _is_row(shape, subscript):
+        start = _row_start(shape, subscript)
+        key = ("row",)
+        return of_form(_forms, key, (x,), (start,), lambda nodes, at: _row(nodes[0], at[0]))
+    entries = subscript if type(subscript) is tuple else (subscript,)
     found = regions(entries, shape)
     if found is None:
         return None
 
     def build(nodes: Sequence[Node], starts: Sequence[Node]) -> Node:
-        if type(subscript) is int and _is_row(shape, subscript):
-            return _row(nodes[0], starts[0])
         return read(nodes[0], found.parse(entries, shape, nodes[1:], starts))
 
     return of_form(_forms, (*found.pattern,), (x, *found.arrays), found.starts, build)
@@ -125,6 +125,12 @@ def _is_row(shape: Shape, i: int) -> bool:
     """Whether nothing about ``x[i]`` is out of the ordinary."""
     size = shape[0] if shape else 1
     return isinstance(size, int) and size != 1 and -size <= i < size
+
+
+def _row_start(shape: Shape, i: int) -> Node:
+    start = Node(SCALAR, (), (), int64)
+    start.value = i + shape[0] if i < 0 else i
+    return start
 
 
 def _row(x: Node, start: Node) -> Node:
