@@ -61,15 +61,15 @@ def assign(x: lm.Tensor, value: Any) -> None:
         (lambda: lm.arange(300, dtype="int8"), OptionError, r"\[arange\] 299 does not fit int8"),
         (lambda: lm.arange(0, 2**64, 2**63), OptionError, r"\[arange\].*does not fit int64"),
         (lambda: lm.asarray(2**64), DTypeError, "64 bits"),
-        (lambda: lm.from_dlpack(5), DTypeError, r"\[dlpack\] int has no __dlpack__"),
+        (lambda: lm.from_dlpack(5), DTypeError, r"\[from_dlpack\] int has no __dlpack__"),
         (lambda: lm.random.uniform((2,), low=3, high=1), OptionError, r"\[uniform\] high=1"),
         (lambda: lm.random.normal((2,), std=-1), OptionError, r"\[normal\] std=-1"),
         (lambda: lm.random.normal((2,), std=math.nan), OptionError, r"\[normal\] std=nan"),
         (lambda: lm.random.bernoulli(2.0, (3,)), OptionError, r"\[bernoulli\] p=2.0"),
         (lambda: lm.random.exponential((3,), -1), OptionError, r"\[exponential\] scale=-1"),
         (lambda: lm.random.randint(0, 300, (3,), dtype="int8"), OptionError, r"\[randint\] 299"),
-        (lambda: lm.manual_seed("a"), DTypeError, r"\[random\] the seed 'a'"),
-        (lambda: lm.random.key(1.5), DTypeError, r"\[random\] the seed 1.5"),
+        (lambda: lm.manual_seed("a"), DTypeError, r"\[manual_seed\] the seed 'a'"),
+        (lambda: lm.random.key(1.5), DTypeError, r"\[key\] the seed 1.5"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_named(
