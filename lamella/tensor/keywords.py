@@ -63,7 +63,7 @@ def _translate(name: str, known: list[str], options: dict[str, object]) -> dict[
         if value is None and option in ("dtype", "out") and option not in known:
             continue  # np.std(x) passes them on
         target = option if option in known else SYNONYMS.get(option, option)
-        if target == "axis" and target not in known and "axes" in known:
+        if target in ("axis", "dim") and target not in known and "axes" in known:
             target = "axes"
         if target not in known:
             raise OptionError(f"[{name}] no option {option!r}; {did_you_mean(option, known)}")

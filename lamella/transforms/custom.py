@@ -344,7 +344,7 @@ class custom_jvp(_Custom[Made]):  # noqa: N801 - used like a function
 def _tangents(body: Body, result: Any) -> Any:
     """The tangents that a rule returned, like the function's results."""
     if not isinstance(result, tuple) or len(result) != 2:
-        raise OptionError("[custom_jvp] the rule returned no pair; return (result, tangent)")
+        raise OptionError("[custom_jvp] the rule of custom_jvp returned no pair; return (result, tangent)")
     leaves, structure = tree.flatten(as_tensors("custom_jvp", result[1]))
     if structure != body.structure:
         raise OptionError(
@@ -410,8 +410,8 @@ class custom_batch(_Custom[Made]):  # noqa: N801 - used like a function
             made = self._rule(size, tuple(has), *given)
             if not isinstance(made, tuple) or len(made) != 2:
                 raise OptionError(
-                    f"[custom_batch] the rule returned {type(made).__name__}; return a pair, "
-                    "(result, batched)"
+                    f"[custom_batch] the rule of custom_batch returned {type(made).__name__}; "
+                    "return a pair, (result, batched)"
                 )
             flags = _flags(made[1], body.structure)
             nodes = _fitting(body, as_tensors("custom_batch", made[0]), flags, size)
@@ -427,8 +427,8 @@ def _fitting(body: Body, found: Any, flags: Sequence[bool], size: Size) -> list[
     """The results of a rule, if they are those of the function for many examples."""
     if tree.structure(found) != body.structure:
         raise OptionError(
-            f"[custom_batch] the rule returned {tree.structure(found)}, but the function "
-            f"{body.structure}; return a tree like it"
+            f"[custom_batch] the rule of custom_batch returned {tree.structure(found)}, but the "
+            f"function {body.structure}; return a tree like it"
         )
     nodes = _nodes(found)
     for path, node, one, flag in zip(body.paths, nodes, body.outputs, flags, strict=True):
@@ -436,8 +436,9 @@ def _fitting(body: Body, found: Any, flags: Sequence[bool], size: Size) -> list[
         if node.shape != shape or node.dtype is not one.dtype:
             kind = ShapeError if node.shape != shape else DTypeError
             raise kind(
-                f"[custom_batch] at {path} the rule returned {describe(node.shape, node.dtype)} "
-                f"for {describe(shape, one.dtype)}; return that, or correct the flag"
+                f"[custom_batch] at {path} the rule of custom_batch returned "
+                f"{describe(node.shape, node.dtype)} for {describe(shape, one.dtype)}; return "
+                "that, or correct the flag"
             )
     return nodes
 

@@ -111,9 +111,9 @@ def test_dlpack_refuses_devices_and_used_capsules() -> None:
     x = lm.ones(3)
     assert x.__dlpack_device__() == (1, 0)
     for error in (ValueError, BufferError):
-        with pytest.raises(error, match=r"\[dlpack\]"):
+        with pytest.raises(error, match=r"dlpack"):
             x.__dlpack__(dl_device=(2, 0))
-    with pytest.raises(BufferError, match=r"\[dlpack\] stream=1"):
+    with pytest.raises(BufferError, match=r"dlpack__\] stream=1"):
         x.__dlpack__(stream=1)
     with pytest.raises(OptionError, match=r"\[from_dlpack\] there is no device 'cuda'"):
         lm.from_dlpack(np.zeros(2), device="cuda")
