@@ -344,7 +344,9 @@ class custom_jvp(_Custom[Made]):  # noqa: N801 - used like a function
 def _tangents(body: Body, result: Any) -> Any:
     """The tangents that a rule returned, like the function's results."""
     if not isinstance(result, tuple) or len(result) != 2:
-        raise OptionError("[custom_jvp] the rule of custom_jvp returned no pair; return (result, tangent)")
+        raise OptionError(
+            "[custom_jvp] the rule of custom_jvp returned no pair; return (result, tangent)"
+        )
     leaves, structure = tree.flatten(as_tensors("custom_jvp", result[1]))
     if structure != body.structure:
         raise OptionError(

@@ -142,8 +142,6 @@ def test_builders_refuse() -> None:
         ops.scatter(leaf(X), i, leaf(X), "set")
     with pytest.raises(OptionError, match="did you mean 'add'"):
         ops.scatter(leaf(X), i, leaf(X[:1]), "ad")
-    with pytest.raises(DTypeError, match="bool"):
-        ops.scatter(leaf(X > 0), i, leaf(X[:1] > 0), "add")
     with pytest.raises(ShapeError, match="each axis needs one"):
         ops.gather_nd(leaf(X), [i], (0, 1))
     with pytest.raises(ShapeError, match="same number of axes"):
