@@ -340,10 +340,10 @@ def row(name: str, op: type[Primitive]) -> Row:
     return made
 
 
-def rows() -> list[Row]:
-    """The rows of all primitives that have samples, by kind and name."""
-    found = [row(name, op) for name, op in PRIMITIVES.items() if any(True for _ in op.samples())]
-    return sorted(found, key=lambda made: (made.kind, made.name))
+def shown() -> dict[str, type[Primitive]]:
+    """The primitives that have samples, by kind and name."""
+    found = [(op.kind, name) for name, op in PRIMITIVES.items() if any(True for _ in op.samples())]
+    return {name: PRIMITIVES[name] for _, name in sorted(found)}
 
 
 def groups(dtypes: str) -> str:
@@ -367,6 +367,12 @@ def groups(dtypes: str) -> str:
     return ", ".join(shown + left)
 
 
+def line(made: Row) -> str:
+    """A primitive's line of the table."""
+    cells = " | ".join(made.cells[column] for column in COLUMNS)
+    return f"| `{made.name}` | {made.kind} | {cells} | {groups(made.dtypes)} |"
+
+
 def markdown(table: Sequence[Row]) -> str:
     """The page."""
     lines = [
@@ -387,9 +393,7 @@ def markdown(table: Sequence[Row]) -> str:
         f"| primitive | kind | {' | '.join(COLUMNS)} | element types |",
         f"| --- | --- |{' --- |' * (len(COLUMNS) + 1)}",
     ]
-    for made in table:
-        cells = " | ".join(made.cells[column] for column in COLUMNS)
-        lines.append(f"| `{made.name}` | {made.kind} | {cells} | {groups(made.dtypes)} |")
+    lines += [line(made) for made in table]
     notes = [f"- {note}" for made in table for note in made.notes]
     if notes:
         lines += ["", "## Missing", "", *notes]
@@ -398,7 +402,7 @@ def markdown(table: Sequence[Row]) -> str:
 
 def main(path: str) -> int:
     """Write the page; 1 when something is missing."""
-    table = rows()
+    table = [row(name, op) for name, op in shown().items()]
     Path(path).write_text(markdown(table), encoding="utf-8")
     missing = [note for made in table for note in made.notes]
     print(f"{len(table)} primitives, {len(missing)} missing", *missing, sep="\n")
